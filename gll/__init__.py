@@ -1,0 +1,27 @@
+"""gll: graph learning layers for PyTorch."""
+
+from importlib.metadata import PackageNotFoundError, version
+
+from gll import reweight, solvers
+from gll.equations import AbstractEquation, Laplace, Poisson, SoftLaplace
+from gll.faiss import Faiss
+from gll.graph import Graph, Normalization, Topology
+from gll.implicit import solve
+from gll.labels import Labels
+from gll.neighbors import AbstractNeighborSearch, Exact
+from gll.nn import GraphLearningLayer
+from gll.nonlinear import Elliptic, GinzburgLandau, PLaplace
+from gll.similarity import Constant, Gaussian, Metric, SelfTuned, Symmetrize, edge_sqdist, knn_graph
+from gll.solution import RESULT, Solution, SolveError, Unreached, UnreachedWarning
+
+try:
+    __version__ = version("gll")
+except PackageNotFoundError:  # a checkout on the path that is not installed
+    __version__ = "0.0.0"
+
+__all__ = [
+    "RESULT", "AbstractEquation", "AbstractNeighborSearch", "Constant", "Elliptic", "Exact", "Faiss", "Gaussian",
+    "GinzburgLandau", "Graph", "GraphLearningLayer", "Labels", "Laplace", "Metric", "Normalization", "PLaplace", "Poisson", "SelfTuned",
+    "SoftLaplace", "Solution", "SolveError", "Symmetrize", "Topology", "Unreached", "UnreachedWarning", "edge_sqdist",
+    "knn_graph", "reweight", "solve", "solvers",
+]

@@ -1,0 +1,351 @@
+"""solve(): find u, judge it, and attach its derivative.
+
+The derivative belongs to the equation, not to a solver. u solves P(u, v; θ) = 0 for all v, so by the implicit
+function theorem, with A = ∂²P/∂u∂v the linearised operator (symmetric) and ū = ∂J/∂u the incoming gradient,
+
+    A v = ū      (the adjoint equation),            ∂J/∂θ = -∂P(u, v; θ)/∂θ.
+
+For θ = w this reads -φ(∇u)·∇v, for θ = f it reads v, and for θ = g it is the third formula of the paper's theorem:
+all of them fall out of differentiating one scalar. The adjoint solve reuses the factor of the forward solve.
+
+A failed solve cannot be missed. Besides the residual, every solve carries along a second problem whose answer is
+known; if that comes back wrong, the nodes where it does hang on the rest by less than rounding, and are treated as
+what they are to this precision: not connected.
+
+Read next: `nn/layer.py`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gll.checks import all_finite, check_arguments, unbalanced_source
+from gll.equations import AbstractEquation, Laplace
+from gll.graph import Graph
+from gll.labels import Labels
+from gll.neighbors import Exact
+from gll.operators import Operator, component_mean
+from gll.problem import Inputs, Problem
+from gll.solution import RESULT, Solution, SolveError, Unreached, UnreachedWarning
+from gll.solvers.auto import Auto
+from gll.solvers.base import AbstractLinearSolver
+from gll.solvers.newton import Newton
+
+KNOWN_ANSWER_TOLERANCE = 1e-6  # error of the problem with a known answer from which on a node counts as unresolved
+Weak = Callable[..., Tensor]
+
+
+class _Implicit(torch.autograd.Function):
+    # Derivation. Let u(θ) solve P(u, v; θ) = 0 for all v. Differentiating, ∂_u P(u, v)[du] = -∂_θ P(u, v)[dθ] for
+    # all v, where ∂_u P(u, v)[du] = <A du, v>. Choose v with A v = ū; then, A being symmetric,
+    #     dJ = <ū, du> = <A v, du> = <A du, v> = -∂_θ P(u, v)[dθ],
+    # so the gradient is minus that of the scalar P at fixed u and v. Differentiating once more, v is itself the
+    # solution of a problem of this kind, with the weak form <A(u, θ) v, y> - <ū, y> and the same operator: hence the
+    # recursion under create_graph=True. The output u is saved as an output, so it carries its own dependence on θ.
+    @staticmethod
+    def forward(ctx: Any, weak: Weak, solve_adjoint: Callable[[Tensor], Tensor], u: Tensor, *theta: Tensor) -> Tensor:
+        ctx.weak, ctx.solve_adjoint = weak, solve_adjoint
+        u = u.clone()
+        ctx.save_for_backward(u, *theta)
+        return u
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: Tensor) -> tuple[Tensor | None, ...]:
+        (u, *theta), (u_bar,) = ctx.saved_tensors, cotangents
+        again = torch.is_grad_enabled()  # create_graph=True
+        wanted = ctx.needs_input_grad[3:]
+        v = ctx.solve_adjoint(u_bar.detach())
+        if again:
+            v = _Implicit.apply(_linearised(ctx.weak), ctx.solve_adjoint, v, u_bar, u, *theta)
+        else:
+            u, theta = u.detach(), [t.detach().requires_grad_(w) for t, w in zip(theta, wanted, strict=True)]
+        with torch.enable_grad():
+            # Partial derivatives: u and v depend on θ too, so differentiate with respect to aliases of θ.
+            theta = [t.view_as(t) for t in theta]
+            value = ctx.weak(u, v, *theta)
+            inputs = [t for t, w in zip(theta, wanted, strict=True) if w]
+            grads = iter(torch.autograd.grad(value, inputs, create_graph=again, allow_unused=True, materialize_grads=True))
+        return None, None, None, *(-next(grads) if w else None for w in wanted)
+
+
+def _linearised(weak: Weak) -> Weak:
+    """The weak form of A(u, θ) v = ū, whose unknown is v: <A v, y> - <ū, y>, with A y by autograd."""
+
+    def linearised(v: Tensor, y: Tensor, u_bar: Tensor, u: Tensor, *theta: Tensor) -> Tensor:
+        with torch.enable_grad():
+            u = u.view_as(u) if u.requires_grad else u.detach().requires_grad_()  # an alias: y may depend on u
+            (ay,) = torch.autograd.grad(weak(u, y, *theta), u, create_graph=True)
+        return (ay * v).sum() - (u_bar * y).sum()
+
+    return linearised
+
+
+def solve(
+    equation: AbstractEquation,
+    graph: Graph,
+    labels: Labels | None = None,
+    *,
+    solver: AbstractLinearSolver | Newton | None = None,
+    initial: Tensor | None = None,
+    unreached: Unreached | str = Unreached.UNIFORM,
+    throw: bool = True,
+) -> Solution:
+    """Solve an equation on a graph.
+
+        σ(u, x) + div φ(∇u) = f  on free nodes,      u = g  on labelled nodes (or as the equation says).
+
+    Args:
+        equation: what to solve: `Laplace()`, `SoftLaplace(lam)`, `PLaplace(p)`, `Poisson()`, ...
+        graph: the weighted graph.
+        labels: the labelled nodes, or None where the equation allows it.
+        solver: how; by default chosen by size and device (`gll.solvers.Auto`), inside `Newton` if nonlinear.
+        initial: (n, C) where to start: a warm start, or the start that Ginzburg-Landau requires.
+        unreached: what nodes get that the equation does not determine, because no label is connected to them:
+            "uniform" (the same value for every class, with a warning), "nearest" (the label of the nearest labelled
+            node in feature space, with a warning), or "raise".
+        throw: raise `SolveError` on failure; otherwise return the verdict in `Solution.result`, without a gradient.
+
+    Returns:
+        A `Solution`; its `value` has the dtype of the weights and carries the gradient.
+
+    Raises:
+        SolveError: the solve failed, see `RESULT`.
+        ValueError, TypeError: the arguments do not fit together.
+
+    Differentiable in: edge weights (and so features), label values, and the tensors of the equation (τ, λ, p, f),
+    to any order. Held fixed: the topology, which nodes are labelled, `initial`.
+
+    >>> import torch, gll
+    >>> path = gll.Graph.from_sparse(torch.tensor([[0., 1., 0.], [1., 0., 1.], [0., 1., 0.]]))
+    >>> ends = gll.Labels(torch.tensor([0, 2]), torch.tensor([[0.0], [1.0]]))
+    >>> gll.solve(gll.Laplace(), path, ends).value.flatten().tolist()
+    [0.0, 0.5, 1.0]
+    """
+    policy = Unreached(unreached)
+    newton = solver if isinstance(solver, Newton) else Newton(linear=solver or Auto())
+    linear = newton.linear
+    dtype = linear.dtype_for(graph.weight.dtype)
+    classes = check_arguments(equation, graph, labels, initial)
+    inputs = Inputs(graph.weight, labels, equation)
+    constant = inputs.replace([t.detach().to(dtype) for t in inputs.tensors()])
+    n, device = graph.num_nodes, graph.weight.device
+
+    def failed(result: RESULT, detail: str = "") -> Solution:
+        if throw:
+            raise SolveError(result, detail)
+        value = graph.weight.new_full((n, classes), _uniform(equation, labels))
+        nan = value.new_full((classes,), float("nan"))
+        return Solution(value, result, 0, nan, float("nan"), 0, None, dtype, repr(linear), graph)
+
+    if not all_finite(*constant.tensors(), initial):
+        return failed(RESULT.NONFINITE_INPUT)
+    boundary, dropped = _sort_nodes(equation, graph, labels, constant, classes)
+    if dropped is not None and policy is Unreached.RAISE:
+        return failed(RESULT.UNREACHED, f"{int(dropped.sum())} of {n} nodes")
+    if equation.singular:
+        unbalanced = unbalanced_source(constant, graph, classes)
+        if unbalanced:
+            return failed(RESULT.INCOMPATIBLE_SOURCE, unbalanced)
+
+    for _ in range(4):  # a round more whenever nodes turn out to be unresolved; they leave, so this ends
+        free = ~boundary if dropped is None else ~(boundary | dropped)
+        problem = Problem.build(
+            constant, graph.topology, free, dropped, classes, graph.components if equation.singular else None
+        )
+        with torch.no_grad():
+            outcome = _Outcome.find(problem, newton, None if initial is None else initial.detach().to(dtype))
+        if outcome.result is not RESULT.SUCCESSFUL:
+            return failed(outcome.result, outcome.detail)
+        if outcome.unresolved is None:
+            break
+        if policy is Unreached.RAISE:
+            return failed(RESULT.ILL_CONDITIONED, f"{int(outcome.unresolved.sum())} of {n} nodes")
+        lost = torch.zeros(n, dtype=torch.bool, device=device)
+        lost[problem.free] = outcome.unresolved
+        dropped = lost if dropped is None else dropped | lost
+    else:
+        return failed(RESULT.ILL_CONDITIONED, "more nodes are unresolved in every round")
+
+    value = _attach(problem, outcome, inputs)
+    value = problem.assemble(value, labels)
+    if equation.singular:
+        value = value - component_mean(value, graph.components, graph.degree.to(value.dtype))
+    value = value.to(graph.weight.dtype)
+    count = 0
+    if dropped is not None:
+        count = int(dropped.sum())
+        value = torch.where(dropped[:, None], _fallback(policy, equation, graph, labels, dropped, value), value)
+        warnings.warn(
+            f"{count} of {n} nodes are not connected to any labelled node (in {str(dtype)[6:]}) and got the "
+            f"'{policy.value}' fallback; see Solution.unreached_nodes",
+            UnreachedWarning,
+            stacklevel=2,
+        )
+    return Solution(
+        value, outcome.result, outcome.steps, outcome.residual, outcome.error, count, dropped, dtype, outcome.method, graph
+    )
+
+
+@dataclasses.dataclass(eq=False)
+class _Outcome:
+    """The solution on the free nodes, with what is needed for its derivative and its report."""
+
+    value: Tensor
+    result: RESULT
+    steps: int
+    residual: Tensor
+    error: float
+    unresolved: Tensor | None
+    adjoint: Callable[[Tensor], Tensor]
+    method: str
+    detail: str = ""
+
+    @classmethod
+    def find(cls, problem: Problem, newton: Newton, initial: Tensor | None) -> _Outcome:
+        """Solve on the free nodes and judge the result."""
+        linear, steps, m = newton.linear, 0, len(problem.free)
+        u = torch.zeros(m, problem.classes, dtype=problem.inputs.weight.dtype, device=problem.free.device)
+        if m == 0:
+            return cls(u, RESULT.SUCCESSFUL, 0, u.new_zeros(problem.classes), 0.0, None, lambda t: t, "nothing to solve")
+        if initial is not None:
+            u = initial.index_select(0, problem.free)
+        equation = problem.inputs.equation
+        method = linear.describe(m, problem.classes, u.device)
+        bad = cls(u, RESULT.BREAKDOWN, 0, u[0], float("nan"), None, lambda t: t, method)
+        if not equation.linear:
+            if initial is None:
+                u, result, steps = _continued(problem, newton, u)
+            else:
+                u, result, steps = newton.run(problem, u)
+            if result is not RESULT.SUCCESSFUL:
+                return dataclasses.replace(bad, result=result, detail=f"after {steps} linear steps of Newton's method")
+            method = f"Newton, {method}"
+        operator = problem.operator(u)
+        state = linear.init(operator)
+        if isinstance(state, RESULT):
+            return dataclasses.replace(bad, result=state)
+
+        rhs, known = -problem.residual(u), _known_answer(operator, problem.classes)
+        if operator.shared:
+            found = linear.run(operator, state, torch.cat([rhs, operator.matvec(known)], 1))
+            step, answer = found.value[:, :-1], found.value[:, -1:]
+        else:  # at the solution of a nonlinear equation: one more Newton step, and the known answer for every column
+            last, found = (linear.run(operator, state, b) for b in (rhs, operator.matvec(known)))
+            step, answer = last.value, found.value
+        error = (answer - known).abs().amax(1)
+        worst, finite = float(error.max()), bool(torch.isfinite(step).all())
+        if not finite:
+            return dataclasses.replace(bad, result=RESULT.NONFINITE_OUTPUT)
+        lost = not worst <= KNOWN_ANSWER_TOLERANCE
+        if found.result is RESULT.MAX_STEPS or (found.result is not RESULT.SUCCESSFUL and not lost):
+            detail = f"relative residual {found.worst:.1e}, asked for {linear.rtol:.1e}, after {found.steps} steps"
+            return dataclasses.replace(bad, result=RESULT.MAX_STEPS, detail=detail)
+        return cls(
+            value=u + step,
+            result=RESULT.SUCCESSFUL,
+            steps=steps + found.steps,
+            residual=found.residual[: problem.classes],
+            error=worst,
+            unresolved=~(error <= KNOWN_ANSWER_TOLERANCE) if lost else None,
+            adjoint=_adjoint_solver(linear, operator, state),
+            method=method,
+        )
+
+
+def _known_answer(operator: Operator, classes: int) -> Tensor:
+    """A vector x to be found again from A x. Constants are the hardest for a weakly attached cluster, and A x is then
+    the excess, free of rounding; where constants are projected out, a vector without structure."""
+    if operator.components is None:
+        return operator.weight.new_ones(operator.size, 1 if operator.shared else classes)
+    count = torch.arange(1, operator.size + 1, dtype=operator.weight.dtype, device=operator.weight.device)
+    return operator.project(torch.frac(0.6180339887498949 * count)[:, None])
+
+
+def _continued(problem: Problem, newton: Newton, u: Tensor) -> tuple[Tensor, RESULT, int]:
+    """Solve a nonlinear equation from scratch: start from the linear one, then through its homotopy."""
+    inputs, steps = problem.inputs, 0
+    if inputs.labels is not None:
+        easy = dataclasses.replace(problem, inputs=Inputs(inputs.weight, inputs.labels, Laplace()))
+        start = _Outcome.find(easy, newton, None)
+        if start.result is RESULT.SUCCESSFUL:
+            u = start.value
+    for equation in inputs.equation.homotopy():
+        step = dataclasses.replace(problem, inputs=Inputs(inputs.weight, inputs.labels, equation))
+        u, result, more = newton.run(step, u)
+        steps += more
+        if result is not RESULT.SUCCESSFUL:
+            break
+    return u, result, steps
+
+
+def _adjoint_solver(linear: AbstractLinearSolver, operator: Operator, state: Any) -> Callable[[Tensor], Tensor]:
+    """ū -> v with A v = ū. Always raises on failure: a wrong gradient must not pass for a right one."""
+
+    def adjoint(u_bar: Tensor) -> Tensor:
+        if not bool(torch.isfinite(u_bar).all()):  # an overflow upstream, as gradient scaling provokes: hand it on
+            return torch.full_like(u_bar, float("nan"))
+        with torch.no_grad():
+            found = linear.run(operator, state, u_bar.to(operator.weight.dtype))
+        if found.result is not RESULT.SUCCESSFUL:
+            raise SolveError(found.result, f"in the adjoint solve, relative residual {found.worst:.1e}")
+        return found.value
+
+    return adjoint
+
+
+def _attach(problem: Problem, outcome: _Outcome, inputs: Inputs) -> Tensor:
+    """The solution as a differentiable function of the inputs."""
+    theta = inputs.tensors()
+    if not torch.is_grad_enabled() or not any(t.requires_grad for t in theta) or len(problem.free) == 0:
+        return outcome.value
+    return _Implicit.apply(problem.weak, outcome.adjoint, outcome.value, *theta)
+
+
+def _sort_nodes(
+    equation: AbstractEquation, graph: Graph, labels: Labels | None, constant: Inputs, classes: int
+) -> tuple[Tensor, Tensor | None]:
+    """Boundary nodes, and the nodes that nothing determines (None where there are none)."""
+    n, device = graph.num_nodes, graph.weight.device
+    labelled = torch.zeros(n, dtype=torch.bool, device=device)
+    if labels is not None:
+        labelled[labels.index.long()] = True
+    boundary = labelled if equation.labels_are_boundary else torch.zeros_like(labelled)
+    node = torch.arange(n, device=device)[:, None]
+    anchored = constant.equation.anchored(constant.weight.new_zeros(n, classes), node)
+    if anchored is True or (equation.singular and labels is None):
+        return boundary, None
+    pinned = labelled if anchored is False else labelled | anchored
+    reached = torch.zeros_like(labelled)
+    reached[graph.components[pinned]] = True  # component numbers are below n
+    dropped = ~reached[graph.components]
+    return boundary, dropped if bool(dropped.any()) else None
+
+
+def _uniform(equation: AbstractEquation, labels: Labels | None) -> float:
+    """The value that favours no class: 1/C for one-hot and soft labels, 0 for scores of mean zero."""
+    if labels is None or equation.singular:
+        return 0.0
+    mean = labels.value.detach().mean()
+    return float(mean) if bool(torch.isfinite(mean)) else 1 / labels.num_classes
+
+
+def _fallback(
+    policy: Unreached, equation: AbstractEquation, graph: Graph, labels: Labels | None, dropped: Tensor, like: Tensor
+) -> Tensor:
+    """Values for the nodes that nothing determines."""
+    if policy is Unreached.UNIFORM or labels is None:
+        return torch.full_like(like, _uniform(equation, labels))
+    if graph.features is None:
+        raise ValueError(
+            "unreached='nearest' needs to know the features, but this graph was not built from any; "
+            "use gll.knn_graph, pass Graph(..., features=x), or choose 'uniform' or 'raise'"
+        )
+    nodes = torch.nonzero(dropped).squeeze(1)
+    nearest = Exact().query(graph.features[labels.index.long()], graph.features[nodes], 1).squeeze(1)
+    return torch.zeros_like(like).index_copy(0, nodes, equation.copied_value(labels)[nearest].to(like.dtype))

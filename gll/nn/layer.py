@@ -1,0 +1,248 @@
+"""The graph learning layer: features in, log-probabilities out, no parameters.
+
+A batch of features and a set of labelled *base* features become the nodes of one kNN graph; an equation carries the
+labels of the base to the batch; gradients flow back to all features through the adjoint (`implicit.py`).
+
+The output is log(u + floor). Since log_softmax(log p) = log p for a normalised p, it can be used wherever logits are
+expected: `nn.CrossEntropyLoss`, `softmax`, `argmax`, temperature scaling and attack libraries work unchanged.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from gll.equations import AbstractEquation, Laplace
+from gll.graph import Graph, Topology
+from gll.implicit import solve
+from gll.labels import Labels
+from gll.neighbors import AbstractNeighborSearch, Exact
+from gll.similarity import (
+    Gaussian,
+    SelfTuned,
+    Symmetrize,
+    check_features,
+    knn_bandwidth,
+    knn_graph,
+    pair_weight,
+    power_of_two_scale,
+    unit_rows,
+)
+from gll.solution import Solution, Unreached
+from gll.solvers import AbstractLinearSolver, Newton
+
+
+class GraphLearningLayer(nn.Module):
+    """Classifies a batch by spreading the labels of a base set over a similarity graph.
+
+        logits = layer(features, base_features, base_labels)
+
+    Args:
+        num_classes: C.
+        k: neighbours of every node; reduced to the number of other nodes where there are fewer.
+        equation: what is solved; `Laplace()` by default.
+        normalize: scale every feature vector to length one first, as the paper does.
+        bandwidth, kernel, symmetrize, search: as in `knn_graph`.
+        reweight: a function `Graph, Labels -> Graph` applied before solving, such as `gll.reweight.wnll`.
+        solver: as in `solve`.
+        unreached: as in `solve`: "uniform", "nearest" or "raise".
+        floor: added to the solution before the logarithm.
+        inductive: answer every query on its own against the base (True), or all together on one graph (False).
+
+    Shape:
+        features (B, d), base_features (m, d); base_labels (m,) integer classes or (m, C) soft labels, where -1 marks a
+        base node without a label. Output (B, C), float32, or float64 for float64 features.
+
+    Under autocast the layer computes in float32. It has no parameters; a base stored by `set_base` is part of
+    `state_dict`. After a call, `last_graph` and `last_solution` hold what was solved, base nodes first, detached.
+
+    Differentiable in: `features`, `base_features`, soft `base_labels`, and the tensors of the equation.
+    Held fixed: which points are neighbours.
+
+    >>> layer = GraphLearningLayer(num_classes=2, k=2, normalize=False)
+    >>> base = torch.tensor([[0.0], [1.0], [9.0], [10.0]])
+    >>> layer(torch.tensor([[0.4], [9.3]]), base, torch.tensor([0, 0, 1, 1])).argmax(1).tolist()
+    [0, 1]
+    """
+
+    base_features: Tensor | None
+    base_labels: Tensor | None
+
+    def __init__(
+        self,
+        num_classes: int,
+        *,
+        k: int = 25,
+        equation: AbstractEquation | None = None,
+        normalize: bool = True,
+        bandwidth: Callable[[Tensor], Tensor] | None = None,
+        kernel: Callable[[Tensor], Tensor] | None = None,
+        symmetrize: Symmetrize = Symmetrize.UNION,
+        search: AbstractNeighborSearch | None = None,
+        reweight: Callable[[Graph, Labels], Graph] | None = None,
+        solver: AbstractLinearSolver | Newton | None = None,
+        unreached: Unreached | str = Unreached.UNIFORM,
+        floor: float = 1e-8,
+        inductive: bool = False,
+    ) -> None:
+        super().__init__()
+        if num_classes < 1:
+            raise ValueError(f"num_classes must be at least 1, got {num_classes}")
+        if k < 1:
+            raise ValueError(f"k must be at least 1, got {k}")
+        if not floor > 0:
+            raise ValueError(f"floor must be > 0, got {floor}: the logarithm of zero is not finite")
+        self.num_classes, self.k, self.normalize, self.floor = num_classes, k, normalize, floor
+        self.equation = equation or Laplace()
+        self.bandwidth, self.kernel = bandwidth or SelfTuned(), kernel or Gaussian()
+        self.symmetrize, self.search = symmetrize, search or Exact()
+        self.reweight, self.solver, self.unreached = reweight, solver, Unreached(unreached)
+        self.inductive = inductive
+        self.register_buffer("base_features", None)
+        self.register_buffer("base_labels", None)
+        self.last_graph: Graph | None = None
+        self.last_solution: Solution | None = None
+        self._told_missing = False
+
+    def extra_repr(self) -> str:
+        mode = "inductive" if self.inductive else "transductive"
+        return f"{self.num_classes}, k={self.k}, equation={self.equation}, normalize={self.normalize}, {mode}"
+
+    def set_base(self, features: Float[Tensor, "m d"], labels: Tensor) -> GraphLearningLayer:
+        """Store a base set, so that `layer(features)` works; it is saved and moved with the module."""
+        features = check_features(features, "base features")
+        self._labels(labels, len(features), features)  # raises if they do not fit
+        self.base_features, self.base_labels = features.detach().clone(), labels.detach().clone()
+        return self
+
+    def forward(
+        self,
+        features: Float[Tensor, "batch d"],
+        base_features: Float[Tensor, "m d"] | None = None,
+        base_labels: Tensor | None = None,
+    ) -> Float[Tensor, "batch c"]:
+        """Log-probabilities of the classes of every row of `features`."""
+        if (base_features is None) != (base_labels is None):
+            raise ValueError("give base_features and base_labels together, or neither after set_base")
+        if base_features is None:
+            base_features, base_labels = self.base_features, self.base_labels
+            if base_features is None:
+                raise ValueError("no base set: pass base_features and base_labels, or call set_base first")
+        assert base_labels is not None
+        with torch.autocast(features.device.type, enabled=False):
+            x, base = check_features(features), check_features(base_features, "base features")
+            self._check_pair(x, base)
+            base = base.to(x.dtype)
+            if self.normalize:
+                x, base = unit_rows(x), unit_rows(base)
+            labels = self._labels(base_labels, len(base), base)
+            return self._inductive(x, base, labels) if self.inductive else self._transductive(x, base, labels)
+
+    def _transductive(self, x: Tensor, base: Tensor, labels: Labels) -> Tensor:
+        graph, solution = self._solve(torch.cat([base, x]), labels)
+        self._remember(graph, solution)
+        return self._logits(solution.value[len(base) :], graph)
+
+    def _inductive(self, x: Tensor, base: Tensor, labels: Labels) -> Tensor:
+        """Each query joined to its k nearest base nodes only, whose values are solved without it."""
+        m, k = len(base), min(self.k, len(base))
+        graph, solution = self._solve(base, labels) if m > 1 else (None, None)
+        value = labels.value if solution is None else solution.value
+        scale = power_of_two_scale(base)
+        a, b = base / scale, x / scale
+        index = self.search.query(a, b, k)
+        row = torch.arange(len(x), device=x.device).repeat_interleave(k)
+        # A graph whose only edges join queries (numbered after the base) to base nodes, with the base as boundary.
+        topology, edge = Topology.from_pairs(m + len(x), index.flatten(), row + m)
+        sqdist = (b[topology.j - m] - a[topology.i]).square().sum(1)
+        query = knn_bandwidth(self.bandwidth, sqdist, edge.view(len(x), k), scale)
+        own = query.new_ones(1) if graph is None else self._base_bandwidth(a, scale)
+        weight = pair_weight(sqdist, scale, own[topology.i], query[topology.j - m], self.kernel)
+        star = Graph(topology, weight, features=torch.cat([base, x]))
+        known = Labels(torch.arange(m, device=x.device), value)
+        answer = solve(self.equation.extension(), star, known, solver=self.solver, unreached=Unreached.NEAREST)
+        self._remember(star, answer)
+        return self._logits(answer.value[m:], graph or star)
+
+    def _base_bandwidth(self, scaled: Tensor, scale: Tensor) -> Tensor:
+        """ε of the base nodes among themselves."""
+        k = min(self.k, len(scaled) - 1)
+        index = self.search(scaled, k)
+        row = torch.arange(len(scaled), device=scaled.device).repeat_interleave(k)
+        sqdist = (scaled[row] - scaled[index.flatten()]).square().sum(1)
+        return knn_bandwidth(self.bandwidth, sqdist, torch.arange(len(row), device=row.device).view(-1, k), scale)
+
+    def _solve(self, x: Tensor, labels: Labels) -> tuple[Graph, Solution]:
+        if len(x) < 2:
+            raise ValueError("a graph needs at least two nodes: one base sample and one query")
+        graph = knn_graph(
+            x,
+            min(self.k, len(x) - 1),
+            search=self.search,
+            bandwidth=self.bandwidth,
+            kernel=self.kernel,
+            symmetrize=self.symmetrize,
+        )
+        if self.reweight is not None:
+            graph = self.reweight(graph, labels)
+        return graph, solve(self.equation, graph, labels, solver=self.solver, unreached=self.unreached)
+
+    def _logits(self, u: Tensor, graph: Graph) -> Tensor:
+        if self.equation.singular:
+            # Scores of mean zero. Times the mean degree they do not depend on the scale of the weights.
+            return torch.log_softmax(graph.degree.mean() * u, 1)
+        # Rounding may leave u at -1e-17: lift it to zero, but let its gradient pass.
+        u = u + (u.clamp(min=0) - u).detach()
+        return torch.log(u + self.floor)
+
+    def _remember(self, graph: Graph, solution: Solution) -> None:
+        self.last_graph, self.last_solution = graph.detach(), solution.detach()
+
+    def _check_pair(self, x: Tensor, base: Tensor) -> None:
+        if x.device != base.device:
+            raise ValueError(f"features are on {x.device}, base features on {base.device}; move one of them")
+        if x.shape[1] != base.shape[1]:
+            raise ValueError(f"features have {x.shape[1]} dimensions, base features {base.shape[1]}")
+
+    def _labels(self, labels: Tensor, m: int, like: Tensor) -> Labels:
+        if not isinstance(labels, Tensor) or labels.shape[:1] != (m,) or labels.dim() not in (1, 2):
+            shape = tuple(labels.shape) if isinstance(labels, Tensor) else type(labels).__name__
+            raise ValueError(f"base_labels must be ({m},) classes or ({m}, {self.num_classes}) soft labels, got {shape}")
+        if labels.device != like.device:
+            raise ValueError(f"base_labels are on {labels.device}, base features on {like.device}; move one of them")
+        if labels.dim() == 2:
+            if labels.shape[1] != self.num_classes or not labels.is_floating_point():
+                raise ValueError(
+                    f"soft base_labels must be floating point with {self.num_classes} columns, "
+                    f"got {labels.dtype} of shape {tuple(labels.shape)}"
+                )
+            return Labels(torch.arange(m, device=labels.device), labels.to(like.dtype))
+        encoded = Labels.from_classes(labels, num_classes=self.num_classes, dtype=like.dtype)
+        if len(encoded.index) == 0:
+            raise ValueError("the base set is empty or has no labelled sample: give at least one")
+        if not self._told_missing:
+            missing = torch.nonzero(encoded.value.sum(0) == 0).flatten().tolist()
+            if missing:
+                self._told_missing = True
+                warnings.warn(
+                    f"classes {missing[:10]}{' ...' if len(missing) > 10 else ''} have no base sample, so the layer can "
+                    "never predict them; draw the base set class by class",
+                    UserWarning,
+                    stacklevel=3,
+                )
+        return encoded
+
+    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any) -> None:
+        # A stored base has any size: make room for it before the ordinary loading, which only copies.
+        for name in ("base_features", "base_labels"):
+            stored = state_dict.get(prefix + name)
+            if stored is not None:
+                mine = cast(Tensor | None, getattr(self, name))
+                device = stored.device if mine is None else mine.device
+                setattr(self, name, torch.empty_like(stored, device=device))
+        super()._load_from_state_dict(state_dict, prefix, *args)  # type: ignore[arg-type]

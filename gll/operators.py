@@ -1,0 +1,161 @@
+"""The linearised equation: a symmetric operator on the free nodes.
+
+Linearising the equation at u gives
+
+    (A v)(x) = Σ_{y free} c_xy (v(x) - v(y)) + e(x) v(x),      c_xy = w_xy φ_q(∇u(x, y)),
+    e(x) = σ_z(u(x), x) + Σ_{y boundary} c_xy,
+
+a graph Laplacian plus an *excess* e ≥ 0. It is the operator of every linear solve, forward and adjoint (it is
+its own transpose). Keeping e apart from the Laplacian matters: `matvec` works with differences, so that a
+cluster hanging on the rest by weights of 1e-12 still has an accurate residual. A factorisation that has
+lost those digits is repaired by iterating on such residuals (`solvers/base.py`).
+
+Solvers see the operator scaled to a unit diagonal, D^-1/2 A D^-1/2: weights may span hundreds of orders of
+magnitude, and Jacobi's preconditioner comes for free.
+
+Read next: `solution.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from gll.graph import Topology
+
+
+@dataclass(frozen=True, eq=False)
+class Operator:
+    """A = Laplacian(topology, weight) + diag(excess) on m free nodes, for C columns at once.
+
+    Args:
+        topology: edges between free nodes.
+        weight: (E,) the same for all columns, or (E, C).
+        excess: (m,) the same for all columns, or (m, C), or (m, C, C) where columns are coupled.
+        components: (m,) component of every node if constants on components are to be projected out, else None.
+    """
+
+    topology: Topology
+    weight: Float[Tensor, "edges *c"]
+    excess: Float[Tensor, "m *c"]
+    components: Int[Tensor, " m"] | None = None
+
+    @property
+    def size(self) -> int:
+        return self.topology.num_nodes
+
+    @property
+    def coupled(self) -> bool:
+        return self.excess.dim() == 3
+
+    @property
+    def shared(self) -> bool:
+        """One matrix serves all columns."""
+        return self.weight.dim() == 1 and self.excess.dim() == 1
+
+    def matvec(self, v: Float[Tensor, "m c"]) -> Float[Tensor, "m c"]:
+        """A v, by differences."""
+        weight = self.weight[:, None] if self.weight.dim() == 1 else self.weight
+        if self.coupled:
+            local = torch.einsum("mbc,mc->mb", self.excess, v)
+        else:
+            local = (self.excess[:, None] if self.excess.dim() == 1 else self.excess) * v
+        return self.topology.scatter(weight * self.topology.gather(v)) + local
+
+    @cached_property
+    def degree(self) -> Float[Tensor, "m *c"]:
+        """Sum of the weights at each node."""
+        zero = self.weight.new_zeros(self.size, *self.weight.shape[1:])
+        return zero.index_add(0, self.topology.i, self.weight).index_add(0, self.topology.j, self.weight)
+
+    @cached_property
+    def diagonal(self) -> Float[Tensor, "m *c"]:
+        """The diagonal of A: (m,) where shared, otherwise (m, C)."""
+        excess = self.excess.diagonal(dim1=1, dim2=2) if self.coupled else self.excess
+        degree = self.degree
+        if degree.dim() != excess.dim():
+            degree, excess = (t[:, None] if t.dim() == 1 else t for t in (degree, excess))
+        return degree + excess
+
+    @cached_property
+    def scale(self) -> Float[Tensor, "m *c"]:
+        """D^-1/2 as (m, 1) or (m, C); 1 where the diagonal is not positive."""
+        diagonal = self.diagonal if self.diagonal.dim() == 2 else self.diagonal[:, None]
+        return torch.where(diagonal > 0, diagonal, 1).rsqrt()
+
+    def dot(self, a: Float[Tensor, "m c"], b: Float[Tensor, "m c"]) -> Float[Tensor, " c"]:
+        """Inner products per column; of all columns together, where they are coupled."""
+        return torch.linalg.vecdot(a, b, dim=0) if not self.coupled else (a * b).sum().expand(a.shape[1])
+
+    def project(self, v: Float[Tensor, "m c"]) -> Float[Tensor, "m c"]:
+        """Remove the mean on each component, where constants are in the null space."""
+        return v if self.components is None else v - component_mean(v, self.components)
+
+    def scaled_matvec(self) -> Scaled:
+        """D^-1/2 A D^-1/2 as a fast function, for iterations whose residuals are checked by `matvec`."""
+        return Scaled(self)
+
+    def scaled_dense(self) -> Tensor:
+        """D^-1/2 A D^-1/2 as (m, m); (C, m, m) if columns differ; (mC, mC) if they are coupled.
+
+        Where constants are projected out, they are given eigenvalue one instead.
+        """
+        t, m, s = self.topology, self.size, self.scale
+        if self.shared:
+            matrix = s.new_zeros(m, m)
+            matrix.diagonal().copy_(self.diagonal * s[:, 0] ** 2)
+            entry = -self.weight * s[t.i, 0] * s[t.j, 0]
+            matrix.index_put_((t.i, t.j), entry)
+            matrix.index_put_((t.j, t.i), entry)
+            if self.components is not None:
+                null = 1 / s[:, 0]
+                norm = component_mean((null**2)[:, None], self.components)[:, 0]
+                count = torch.bincount(self.components)[self.components]
+                same = self.components[:, None] == self.components
+                matrix += same * (null[:, None] * null) / (norm * count)
+            return matrix
+        classes = s.shape[1] if s.shape[1] > 1 else max(self.weight.shape[-1] if self.weight.dim() == 2 else 1, 1)
+        weight = (self.weight if self.weight.dim() == 2 else self.weight[:, None]).expand(-1, classes)
+        s = s.expand(-1, classes)
+        entry = (-weight * s[t.i] * s[t.j]).T
+        matrix = s.new_zeros(classes, m, m)
+        matrix[:, t.i, t.j] = entry
+        matrix[:, t.j, t.i] = entry
+        matrix.diagonal(dim1=1, dim2=2).copy_((self.diagonal * s**2).T)
+        if not self.coupled:
+            return matrix
+        full = s.new_zeros(m, classes, m, classes)
+        full.diagonal(dim1=1, dim2=3).copy_(matrix.permute(1, 2, 0))
+        node = torch.arange(m, device=s.device)
+        off = self.excess * s[:, :, None] * s[:, None, :]
+        full[node, :, node, :] += off - torch.diag_embed(off.diagonal(dim1=1, dim2=2))
+        return full.view(m * classes, m * classes)
+
+
+class Scaled:
+    """v -> D^-1/2 A D^-1/2 v: one sparse product where a matrix serves all columns, differences otherwise."""
+
+    def __init__(self, operator: Operator) -> None:
+        self.operator, s, t = operator, operator.scale, operator.topology
+        if operator.shared:
+            self.matrix = t.matrix(operator.weight * s[t.i, 0] * s[t.j, 0])
+            self.diagonal = operator.diagonal[:, None] * s**2
+
+    def __call__(self, v: Tensor) -> Tensor:
+        if self.operator.shared:
+            return torch.addcmul(-(self.matrix @ v), self.diagonal, v)
+        s = self.operator.scale
+        return s * self.operator.matvec(s * v)
+
+
+def component_mean(v: Float[Tensor, "m c"], components: Int[Tensor, " m"], weight: Tensor | None = None) -> Tensor:
+    """At every node, the (weighted) mean of v over the node's component."""
+    weight = torch.ones_like(v[:, :1]) if weight is None else weight[:, None]
+    count = int(components.max()) + 1 if components.numel() else 0
+    total = v.new_zeros(count, v.shape[1]).index_add(0, components, weight * v)
+    mass = v.new_zeros(count, 1).index_add(0, components, weight)
+    return (total / torch.where(mass > 0, mass, 1))[components]

@@ -1,0 +1,216 @@
+"""How similar neighbours are: from features to the weights of a graph.
+
+    w_ij = η( |x_i - x_j|² / (ε_i ε_j) ),        η(z) = exp(-4 z),        ε_i = |x_i - x_{k_i}|,
+
+where k_i is the k-th nearest neighbour of i. The topology and the k_i are held fixed by the backward pass
+(they are constant unless two distances tie); everything else is differentiated, ε included.
+
+Features enter in one place, `edge_sqdist`, which has one of the two hand-written derivatives of this
+library. All that follows are a few operations on vectors with one entry per edge, left to autograd.
+
+Read next: `equations.py`.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from gll.graph import Graph, Topology
+from gll.neighbors import AbstractNeighborSearch, Exact, sqdist_of_pairs
+
+
+class _EdgeSqdist(torch.autograd.Function):
+    # Derivation. J depends on x through d_e = |x_i - x_j|², one value per edge e = (i, j). With c_e = ∂J/∂d_e,
+    #
+    #     ∂J/∂x_i = Σ_{e at i} 2 c_e (x_i - x_j),     that is     ∂J/∂x = 2 L_c x,
+    #
+    # the graph Laplacian with weights c (of any sign) times x. Together with autograd's derivative of the
+    # bandwidths this is L_{H-M} X of the paper's section 3.2.1, up to the factor in its kernel.
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, topology: Topology) -> Tensor:
+        ctx.save_for_backward(x)
+        ctx.topology = topology
+        return sqdist_of_pairs(x, topology.i, topology.j)
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: Tensor) -> tuple[Tensor, None]:
+        (x,), topology, (c,) = ctx.saved_tensors, ctx.topology, cotangents
+        if torch.is_grad_enabled():  # create_graph=True: the same formula out of differentiable operations
+            return 2 * topology.scatter(c[:, None] * topology.gather(x)), None
+        # D_c x - C x cancels when clusters are tight; float64 keeps the digits that float32 would lose.
+        c, wide = 2 * c.double(), x.double()
+        degree = c.new_zeros(topology.num_nodes).index_add(0, topology.i, c).index_add(0, topology.j, c)
+        wide = torch.addcmul(topology.matrix(c) @ wide, degree[:, None], wide, value=-1).neg_()
+        return wide.to(x.dtype), None
+
+
+def edge_sqdist(x: Float[Tensor, "n d"], topology: Topology) -> Float[Tensor, " edges"]:
+    """|x_i - x_j|² on every edge, from true differences.
+
+    Differentiable in: `x`, to any order. Held fixed: `topology`.
+    """
+    return _EdgeSqdist.apply(x, topology)
+
+
+@dataclass(frozen=True)
+class SelfTuned:
+    """ε_i = distance to the k-th nearest neighbour. A bandwidth is any function of the (n, k) distances.
+
+    Differentiable in: the distances.
+    """
+
+    def __call__(self, distance: Float[Tensor, "n k"]) -> Float[Tensor, " n"]:
+        return distance[:, -1]
+
+
+@dataclass(frozen=True, eq=False)
+class Constant:
+    """ε_i = `epsilon` for every node: a number, or a tensor to differentiate in."""
+
+    epsilon: float | Tensor = 1.0
+
+    def __call__(self, distance: Float[Tensor, "n k"]) -> Float[Tensor, " n"]:
+        return torch.as_tensor(self.epsilon, dtype=distance.dtype, device=distance.device).expand(distance.shape[0])
+
+
+@dataclass(frozen=True, eq=False)
+class Gaussian:
+    """η(z) = exp(-scale · z). A kernel is any decreasing function of z ≥ 0 with non-negative values.
+
+    Differentiable in: z, and `scale` where it is a tensor.
+    """
+
+    scale: float | Tensor = 4.0
+
+    def __call__(self, z: Float[Tensor, " edges"]) -> Float[Tensor, " edges"]:
+        return torch.exp(-self.scale * z)
+
+
+class Symmetrize(enum.Enum):
+    """What an edge that only one of its ends has chosen is worth, beside one that both have chosen."""
+
+    UNION = 1.0
+    MEAN = 0.5
+    MUTUAL = 0.0
+
+
+class Metric(enum.Enum):
+    """Distance between features: Euclidean, or Euclidean after scaling every row to length one (cosine)."""
+
+    EUCLIDEAN = "euclidean"
+    COSINE = "cosine"
+
+    def prepare(self, x: Tensor) -> Tensor:
+        return unit_rows(x) if self is Metric.COSINE else x
+
+
+def unit_rows(x: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+    """Rows scaled to length one, without overflow or underflow; a zero row stays zero.
+
+    Differentiable in: `x`.
+    """
+    largest = x.detach().abs().amax(1, keepdim=True)
+    x = x / torch.where(largest > 0, largest, 1)
+    length = x.square().sum(1, keepdim=True)
+    return x * torch.where(length > 0, length, 1).rsqrt()
+
+
+def power_of_two_scale(x: Tensor) -> Tensor:
+    """A power of two near the largest entry of x: dividing by it is exact and keeps squares in range."""
+    largest = x.detach().abs().max()
+    return torch.exp2(torch.floor(torch.log2(torch.where(largest > 0, largest, 1))))
+
+
+def pair_weight(
+    sqdist: Tensor, scale: Tensor, epsilon_i: Tensor, epsilon_j: Tensor, kernel: Callable[[Tensor], Tensor]
+) -> Tensor:
+    """η(d²/(ε_i ε_j)) where `sqdist` is d² in units of scale². Bandwidths are floored before they divide."""
+    floor = torch.finfo(sqdist.dtype).eps  # distances this small against the features are rounding
+    return kernel(sqdist / ((epsilon_i / scale).clamp(min=floor) * (epsilon_j / scale).clamp(min=floor)))
+
+
+def knn_graph(
+    x: Float[Tensor, "n d"],
+    k: int = 25,
+    *,
+    search: AbstractNeighborSearch | None = None,
+    bandwidth: Callable[[Tensor], Tensor] | None = None,
+    kernel: Callable[[Tensor], Tensor] | None = None,
+    metric: Metric = Metric.EUCLIDEAN,
+    symmetrize: Symmetrize = Symmetrize.UNION,
+) -> Graph:
+    """The k-nearest-neighbour similarity graph of a set of features.
+
+        w_ij = η( |x_i - x_j|² / (ε_i ε_j) )    if j is among the k nearest of i, or i among those of j.
+
+    Args:
+        x: (n, d) features of any float type (half precisions are widened to float32), finite, n ≥ 2.
+        k: neighbours of every point, the point itself not counted; 1 ≤ k < n.
+        search: how to find neighbours; `Exact()` by default.
+        bandwidth: (n, k) distances, nearest first -> (n,) ε; `SelfTuned()` by default, or `Constant(ε)`.
+        kernel: η, on (E,) values; `Gaussian()` by default.
+        metric: `Metric.EUCLIDEAN` or `Metric.COSINE`.
+        symmetrize: keep an edge if either end chose it (`UNION`), only if both did (`MUTUAL`), or average.
+
+    Returns:
+        A `Graph` with weights of the dtype and on the device of x.
+
+    Raises:
+        ValueError: features that are not a finite (n, d) float tensor, or k out of range.
+
+    Differentiable in: `x`, and tensors inside `bandwidth` and `kernel`. Held fixed: which points are neighbours.
+
+    >>> graph = knn_graph(torch.tensor([[0.0], [1.0], [3.0]]), k=1)
+    >>> graph.topology.i.tolist(), graph.topology.j.tolist()
+    ([0, 1], [1, 2])
+    """
+    x = metric.prepare(check_features(x))
+    scale = power_of_two_scale(x)
+    scaled = x / scale
+    index = (search or Exact())(scaled, k)
+    n = x.shape[0]
+    rows = torch.arange(n, device=x.device).repeat_interleave(k)
+    topology, edge = Topology.from_pairs(n, rows, index.flatten())
+    sqdist = edge_sqdist(scaled, topology)
+    epsilon = knn_bandwidth(bandwidth or SelfTuned(), sqdist, edge.view(n, k), scale)
+    i, j = topology.i, topology.j
+    weight = pair_weight(sqdist, scale, epsilon[i], epsilon[j], kernel or Gaussian())
+    if symmetrize is not Symmetrize.UNION:
+        both = torch.bincount(edge, minlength=topology.num_edges) == 2
+        weight = torch.where(both, weight, symmetrize.value * weight)
+        if symmetrize is Symmetrize.MUTUAL:
+            topology, weight = topology.keep(both), weight[both]
+    return Graph(topology, weight, features=x)
+
+
+def knn_bandwidth(bandwidth: Callable[[Tensor], Tensor], sqdist: Tensor, edge: Tensor, scale: Tensor) -> Tensor:
+    """ε from the distances to the neighbours, which are read off the edges."""
+    if isinstance(bandwidth, SelfTuned):
+        edge = edge[:, -1:]  # the only column it looks at
+    # Floored before the root, whose slope at zero is infinite: a zero distance has a zero derivative.
+    floor = torch.finfo(sqdist.dtype).eps ** 2
+    epsilon = bandwidth(scale * sqdist[edge].clamp(min=floor).sqrt())
+    if epsilon.shape != (edge.shape[0],):
+        raise ValueError(f"a bandwidth gives one value per node, shape ({edge.shape[0]},); got {tuple(epsilon.shape)}")
+    return epsilon
+
+
+def check_features(x: Tensor, name: str = "features") -> Tensor:
+    """x as float32 or float64; a clear error unless it is a finite (n, d) floating point tensor, n, d ≥ 1."""
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{name} must be a torch.Tensor, got {type(x).__name__}; use torch.as_tensor first")
+    if x.dim() != 2 or 0 in x.shape:
+        raise ValueError(f"{name} must have shape (points, dimensions), neither of them zero; got {tuple(x.shape)}")
+    if not x.is_floating_point():
+        raise TypeError(f"{name} must be floating point, got {x.dtype}; use x.float()")
+    if not bool(torch.isfinite(x).all()):
+        rows = torch.nonzero(~torch.isfinite(x).all(1)).flatten()
+        raise ValueError(f"{name} contain NaN or infinite values in {len(rows)} rows, the first being row {int(rows[0])}")
+    return x if x.dtype in (torch.float32, torch.float64) else x.float()

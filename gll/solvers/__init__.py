@@ -1,0 +1,10 @@
+"""Solvers: dense Cholesky, conjugate gradients, a choice between them, and Newton for nonlinear equations."""
+
+from gll.solvers.amg import AMG
+from gll.solvers.auto import Auto
+from gll.solvers.base import AbstractLinearSolver
+from gll.solvers.cg import AbstractPreconditioner, ConjugateGradient
+from gll.solvers.cholesky import Cholesky
+from gll.solvers.newton import Newton
+
+__all__ = ["AMG", "AbstractLinearSolver", "AbstractPreconditioner", "Auto", "Cholesky", "ConjugateGradient", "Newton"]

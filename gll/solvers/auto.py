@@ -1,0 +1,77 @@
+"""Choosing a linear solver by size and device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from gll.operators import Operator
+from gll.solution import RESULT
+from gll.solvers.base import AbstractLinearSolver
+from gll.solvers.cg import ConjugateGradient
+from gll.solvers.cholesky import Cholesky
+
+
+@dataclass(eq=False)
+class _Chosen:
+    """The solver in use and its state; conjugate gradients may be exchanged for Cholesky once."""
+
+    operator: Operator
+    solver: AbstractLinearSolver
+    state: Any
+
+
+@final
+@dataclass(frozen=True)
+class Auto(AbstractLinearSolver):
+    """Cholesky for small systems, conjugate gradients for large ones, Cholesky again where those are slow.
+
+    Args:
+        rtol: see `AbstractLinearSolver`.
+        dense_cpu, dense_gpu: largest number of free nodes that is factorised at once; measured break-even points.
+        dense_rescue: largest number that is factorised after conjugate gradients have not converged in `patience`.
+
+    >>> print(Auto().describe(size=20_000, columns=10, device=torch.device("cpu")))
+    ConjugateGradient: 20,000 free nodes are more than 600, the measured break-even on a cpu
+    """
+
+    rtol: float = 1e-10
+    dense_cpu: int = 600
+    dense_gpu: int = 3000
+    dense_rescue: int = 6000
+    patience: int = 300
+
+    def _limit(self, device: torch.device) -> int:
+        return self.dense_cpu if device.type == "cpu" else self.dense_gpu
+
+    def describe(self, size: int, columns: int, device: torch.device) -> str:
+        limit = self._limit(device)
+        name, order = ("Cholesky", "at most") if size <= limit else ("ConjugateGradient", "more than")
+        return f"{name}: {size:,} free nodes are {order} {limit:,}, the measured break-even on a {device.type}"
+
+    def init(self, operator: Operator) -> _Chosen | RESULT:
+        # A coupled system is one system of all columns together.
+        size = operator.size * (operator.excess.shape[1] if operator.coupled else 1)
+        if size <= self._limit(operator.weight.device):
+            direct = Cholesky(rtol=self.rtol)
+            state = direct.init(operator)
+            return state if isinstance(state, RESULT) else _Chosen(operator, direct, state)
+        rescue = size <= self.dense_rescue
+        iterative = ConjugateGradient(rtol=self.rtol, max_steps=self.patience if rescue else 20 * self.patience)
+        return _Chosen(operator, iterative, iterative.init(operator))
+
+    def compute(self, state: Any, rhs: Tensor) -> tuple[Tensor, RESULT, int]:
+        x, result, steps = state.solver.compute(state.state, rhs)
+        size = state.operator.size * (rhs.shape[1] if state.operator.coupled else 1)
+        if result is RESULT.MAX_STEPS and isinstance(state.solver, ConjugateGradient) and size <= self.dense_rescue:
+            direct = Cholesky(rtol=self.rtol)
+            factor = direct.init(state.operator)
+            if isinstance(factor, RESULT):
+                return x, factor, steps
+            state.solver, state.state = direct, factor
+            x, result, more = direct.compute(factor, rhs)
+            steps += more
+        return x, result, steps
