@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import hypothesis
+import jaxtyping
 import pytest
 import torch
 
@@ -31,3 +33,11 @@ def device(request: pytest.FixtureRequest) -> torch.device:
 @pytest.fixture(autouse=True)
 def _seed() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture
+def as_user() -> Iterator[None]:
+    """Without the run-time type checks of the test suite, which would speak before the library's own error messages."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
