@@ -38,7 +38,9 @@ def check_arguments(equation: AbstractEquation, graph: Graph, labels: Labels | N
     tensors |= {} if labels is None else {"labels": labels.value}
     for name, tensor in tensors.items():
         if tensor is not None and tensor.device != device:
-            raise ValueError(f"{name} are on {tensor.device}, but the graph's weights are on {device}; move one of them")
+            raise ValueError(
+                f"{name} are on {tensor.device}, but the graph's weights are on {device}; move one of them"
+            )
         if tensor is not None and not tensor.is_floating_point():
             raise TypeError(f"{name} must be floating point, got {tensor.dtype}")
     if source is not None and source.shape not in ((n,), (n, 1), (n, classes)):

@@ -70,7 +70,9 @@ class _Implicit(torch.autograd.Function):
             theta = [t.view_as(t) for t in theta]
             value = ctx.weak(u, v, *theta)
             inputs = [t for t, w in zip(theta, wanted, strict=True) if w]
-            grads = iter(torch.autograd.grad(value, inputs, create_graph=again, allow_unused=True, materialize_grads=True))
+            grads = iter(
+                torch.autograd.grad(value, inputs, create_graph=again, allow_unused=True, materialize_grads=True)
+            )
         return None, None, None, *(-next(grads) if w else None for w in wanted)
 
 
@@ -188,7 +190,16 @@ def solve(
             stacklevel=2,
         )
     return Solution(
-        value, outcome.result, outcome.steps, outcome.residual, outcome.error, count, dropped, dtype, outcome.method, graph
+        value,
+        outcome.result,
+        outcome.steps,
+        outcome.residual,
+        outcome.error,
+        count,
+        dropped,
+        dtype,
+        outcome.method,
+        graph,
     )
 
 
@@ -212,7 +223,9 @@ class _Outcome:
         linear, steps, m = newton.linear, 0, len(problem.free)
         u = torch.zeros(m, problem.classes, dtype=problem.inputs.weight.dtype, device=problem.free.device)
         if m == 0:
-            return cls(u, RESULT.SUCCESSFUL, 0, u.new_zeros(problem.classes), 0.0, None, lambda t: t, "nothing to solve")
+            return cls(
+                u, RESULT.SUCCESSFUL, 0, u.new_zeros(problem.classes), 0.0, None, lambda t: t, "nothing to solve"
+            )
         if initial is not None:
             u = initial.index_select(0, problem.free)
         equation = problem.inputs.equation
@@ -233,11 +246,11 @@ class _Outcome:
 
         rhs, known = -problem.residual(u), _known_answer(operator, problem.classes)
         if operator.shared:
-            found = linear.run(operator, state, torch.cat([rhs, operator.matvec(known)], 1))
+            found = linear.run(operator, state, torch.cat([rhs, operator.matvec(known)], 1), known=known)
             step, answer = found.value[:, :-1], found.value[:, -1:]
-        else:  # at the solution of a nonlinear equation: one more Newton step, and the known answer for every column
-            last, found = (linear.run(operator, state, b) for b in (rhs, operator.matvec(known)))
-            step, answer = last.value, found.value
+        else:  # at the solution of a nonlinear equation: the known answer for every column, and one more Newton step
+            found = linear.run(operator, state, operator.matvec(known), known=known)
+            step, answer = linear.run(operator, state, rhs, rounds=found.rounds).value, found.value
         error = (answer - known).abs().amax(1)
         worst, finite = float(error.max()), bool(torch.isfinite(step).all())
         if not finite:
@@ -253,7 +266,7 @@ class _Outcome:
             residual=found.residual[: problem.classes],
             error=worst,
             unresolved=~(error <= KNOWN_ANSWER_TOLERANCE) if lost else None,
-            adjoint=_adjoint_solver(linear, operator, state),
+            adjoint=_adjoint_solver(linear, operator, state, found.rounds),
             method=method,
         )
 
@@ -284,14 +297,16 @@ def _continued(problem: Problem, newton: Newton, u: Tensor) -> tuple[Tensor, RES
     return u, result, steps
 
 
-def _adjoint_solver(linear: AbstractLinearSolver, operator: Operator, state: Any) -> Callable[[Tensor], Tensor]:
+def _adjoint_solver(
+    linear: AbstractLinearSolver, operator: Operator, state: Any, rounds: int
+) -> Callable[[Tensor], Tensor]:
     """ū -> v with A v = ū. Always raises on failure: a wrong gradient must not pass for a right one."""
 
     def adjoint(u_bar: Tensor) -> Tensor:
         if not bool(torch.isfinite(u_bar).all()):  # an overflow upstream, as gradient scaling provokes: hand it on
             return torch.full_like(u_bar, float("nan"))
         with torch.no_grad():
-            found = linear.run(operator, state, u_bar.to(operator.weight.dtype))
+            found = linear.run(operator, state, u_bar.to(operator.weight.dtype), rounds=rounds)
         if found.result is not RESULT.SUCCESSFUL:
             raise SolveError(found.result, f"in the adjoint solve, relative residual {found.worst:.1e}")
         return found.value

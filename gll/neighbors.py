@@ -71,24 +71,28 @@ class Exact(AbstractNeighborSearch):
         return self._search(x, x, k, exclude_self=True)
 
     def _search(self, x: Tensor, y: Tensor, k: int, *, exclude_self: bool) -> Tensor:
-        n = x.shape[0]
+        n, itself = x.shape[0], y is x
         wanted = min(k + 8, n - exclude_self)  # candidates a row, a few more than needed
         center = x.mean(0)
-        a, b = x - center, y - center
-        size_a, size_b = (a * a).sum(1), (b * b).sum(1)
+        a = x - center
+        b = a if itself else y - center
+        size_a = (a * a).sum(1)
+        size_b = size_a if itself else (b * b).sum(1)
         # Rounding error of one entry of the product: |x||y| times d roundings at most, about sqrt(d) in practice.
         noise = 4 * _product_eps(x) * x.shape[1] ** 0.5 * (size_a.max() + size_b)
         rows = max(1, self.max_bytes // (4 * n * x.element_size()))
         chunks = []
         for start in range(0, y.shape[0], rows):
             part = slice(start, min(start + rows, y.shape[0]))
-            distance = torch.addmm(size_a, b[part], a.T, alpha=-2)  # |x - y|² less |y|²
+            if itself and part.stop - start == n and x.device.type == "cpu":
+                distance = _symmetric_sqdist(a, size_a)
+            else:
+                distance = torch.addmm(size_a, b[part], a.T, alpha=-2).add_(size_b[part, None])
             if exclude_self:
-                here = torch.arange(part.stop - start, device=x.device)
-                distance[here, here + start] = torch.inf
-            value, index = distance.topk(wanted, largest=False)
+                distance.diagonal(start).fill_(torch.inf)
+            value, index = _smallest(distance, wanted)
             del distance
-            chunks.append(self._settle(x, y[part], value + size_b[part, None], index, noise[part], k, exclude_self, start))
+            chunks.append(self._settle(x, y[part], value, index, noise[part], k, exclude_self, start))
         return torch.cat(chunks)
 
     def _settle(
@@ -123,6 +127,40 @@ class Exact(AbstractNeighborSearch):
         distance = sqdist_of_pairs(y, row, flat, other=x, max_bytes=self.max_bytes).view(index.shape)
         distance, order = distance.sort(dim=1, stable=True)
         return distance, index.gather(1, order)
+
+
+def _symmetric_sqdist(a: Tensor, size: Tensor) -> Tensor:
+    """|a_i - a_j|² for all pairs by products, computing only the blocks on and above the diagonal."""
+    n, step = len(a), 192
+    out = a.new_empty(n, n)
+    for start in range(0, n, step):
+        stop = min(start + step, n)
+        strip = out[start:stop, start:]
+        torch.addmm(size[start:], a[start:stop], a[start:].T, alpha=-2, out=strip).add_(size[start:stop, None])
+        out[stop:, start:stop] = strip[:, stop - start :].T
+    return out
+
+
+def _smallest(distance: Tensor, wanted: int) -> tuple[Tensor, Tensor]:
+    """The `wanted` smallest entries of every row, in order, and their columns: `topk`, at half its time on a CPU."""
+    rows, n = distance.shape
+    groups = 3 * wanted
+    if distance.device.type != "cpu" or n < 4 * groups:
+        return distance.topk(wanted, largest=False)
+    # Split the columns into groups: the wanted-th smallest of the groups' minima bounds the wanted-th smallest entry,
+    # and only a few entries lie below it. (Columns left over by the split need no group: a bound is a bound.)
+    minima = distance.as_strided((rows, n // groups, groups), (n, groups, 1)).amin(1)
+    bound = minima.kthvalue(wanted, dim=1).values
+    row, column = torch.nonzero(distance <= bound[:, None], as_tuple=True)
+    count = torch.bincount(row, minlength=rows)
+    width = int(count.max())
+    place = row * width + torch.arange(len(row)) - (count.cumsum(0) - count)[row]
+    value = distance.new_full((rows * width,), torch.inf)
+    value[place] = distance[row, column]
+    index = torch.zeros(rows * width, dtype=torch.int64)
+    index[place] = column
+    value, order = value.view(rows, width).topk(wanted, largest=False)
+    return value, index.view(rows, width).gather(1, order)
 
 
 def _product_eps(x: Tensor) -> float:

@@ -160,7 +160,9 @@ class Elliptic(AbstractEquation):
         with torch.enable_grad():
             value = function(z, *at)
         if not isinstance(value, Tensor) or value.shape != z.shape:
-            raise ValueError(f"{name} must return a tensor of the shape {tuple(z.shape)} of its argument, got {value!r}")
+            raise ValueError(
+                f"{name} must return a tensor of the shape {tuple(z.shape)} of its argument, got {value!r}"
+            )
         if value.requires_grad:
             raise ValueError(
                 f"{name} uses a tensor that requires a gradient but is not among `parameters`, so it would not get one: "
@@ -170,7 +172,10 @@ class Elliptic(AbstractEquation):
         where = "({}) at nodes {}"
         for bad, what in (
             (~torch.isfinite(value), "is not finite"),
-            (~torch.isfinite(slope), "has a derivative that is not finite: the theorem needs it continuously differentiable"),
+            (
+                ~torch.isfinite(slope),
+                "has a derivative that is not finite: the theorem needs it continuously differentiable",
+            ),
             (slope < 0, "decreases: the theorem needs it nondecreasing (elliptic)"),
         ):
             if bool(bad.any()):

@@ -59,7 +59,12 @@ class Problem:
 
     @classmethod
     def build(
-        cls, inputs: Inputs, topology: Topology, free_mask: Tensor, dropped: Tensor | None, classes: int,
+        cls,
+        inputs: Inputs,
+        topology: Topology,
+        free_mask: Tensor,
+        dropped: Tensor | None,
+        classes: int,
         components: Tensor | None,
     ) -> Problem:
         """Sort out nodes and edges: `free_mask` marks the unknowns, `dropped` the nodes to ignore."""
@@ -144,7 +149,9 @@ class Problem:
         if excess.dim() == 3:
             excess = excess + torch.diag_embed(outflow[:, None].expand(-1, self.classes))
         elif excess.dim() != outflow.dim():
-            excess = (excess if excess.dim() == 2 else excess[:, None]) + (outflow if outflow.dim() == 2 else outflow[:, None])
+            excess = (excess if excess.dim() == 2 else excess[:, None]) + (
+                outflow if outflow.dim() == 2 else outflow[:, None]
+            )
         else:
             excess = excess + outflow
         # The free nodes keep their order, so edges stay sorted with i < j.

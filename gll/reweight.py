@@ -76,7 +76,9 @@ def properly_weighted(
     """
     x = graph.features if features is None else features
     if x is None:
-        raise ValueError("properly_weighted needs the features of the nodes: pass features=x, or build the graph from them")
+        raise ValueError(
+            "properly_weighted needs the features of the nodes: pass features=x, or build the graph from them"
+        )
     index = labels.index.long()
     nearest = index[Exact().query(x[index], x, 1).squeeze(1)]
     square = (x - x[nearest]).square().sum(1)

@@ -35,20 +35,24 @@ class _EdgeSqdist(torch.autograd.Function):
     # bandwidths this is L_{H-M} X of the paper's section 3.2.1, up to the factor in its kernel.
     @staticmethod
     def forward(ctx: Any, x: Tensor, topology: Topology) -> Tensor:
-        ctx.save_for_backward(x)
+        sqdist = sqdist_of_pairs(x, topology.i, topology.j)
+        ctx.save_for_backward(x, sqdist)
         ctx.topology = topology
-        return sqdist_of_pairs(x, topology.i, topology.j)
+        return sqdist
 
     @staticmethod
     def backward(ctx: Any, *cotangents: Tensor) -> tuple[Tensor, None]:
-        (x,), topology, (c,) = ctx.saved_tensors, ctx.topology, cotangents
+        (x, sqdist), topology, (c,) = ctx.saved_tensors, ctx.topology, cotangents
         if torch.is_grad_enabled():  # create_graph=True: the same formula out of differentiable operations
             return 2 * topology.scatter(c[:, None] * topology.gather(x)), None
-        # D_c x - C x cancels when clusters are tight; float64 keeps the digits that float32 would lose.
-        c, wide = 2 * c.double(), x.double()
+        # D_c x - C x cancels when neighbours are much closer to each other than to the origin; float64 then keeps the
+        # digits that float32 would lose. On a CPU it is worth a look whether that is needed.
+        dtype = torch.float64
+        if x.device.type == "cpu" and sqdist.numel() and bool(sqdist.min() > 1e-3 * x.square().sum(1).max()):
+            dtype = x.dtype
+        c, wide = -2 * c.to(dtype), x.to(dtype)
         degree = c.new_zeros(topology.num_nodes).index_add(0, topology.i, c).index_add(0, topology.j, c)
-        wide = torch.addcmul(topology.matrix(c) @ wide, degree[:, None], wide, value=-1).neg_()
-        return wide.to(x.dtype), None
+        return torch.addcmul(topology.matrix(c) @ wide, degree[:, None], wide, value=-1).to(x.dtype), None
 
 
 def edge_sqdist(x: Float[Tensor, "n d"], topology: Topology) -> Float[Tensor, " edges"]:
@@ -72,7 +76,10 @@ class SelfTuned:
 
 @dataclass(frozen=True, eq=False)
 class Constant:
-    """ε_i = `epsilon` for every node: a number, or a tensor to differentiate in."""
+    """ε_i = `epsilon` for every node.
+
+    Differentiable in: `epsilon` where it is a tensor.
+    """
 
     epsilon: float | Tensor = 1.0
 
@@ -116,15 +123,17 @@ def unit_rows(x: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
 
     Differentiable in: `x`.
     """
-    largest = x.detach().abs().amax(1, keepdim=True)
+    low, high = torch.aminmax(x.detach(), dim=1, keepdim=True)
+    largest = torch.maximum(high, -low)
     x = x / torch.where(largest > 0, largest, 1)
-    length = x.square().sum(1, keepdim=True)
-    return x * torch.where(length > 0, length, 1).rsqrt()
+    length = torch.linalg.vector_norm(x, dim=1, keepdim=True)
+    return x / torch.where(largest > 0, length, 1)
 
 
 def power_of_two_scale(x: Tensor) -> Tensor:
     """A power of two near the largest entry of x: dividing by it is exact and keeps squares in range."""
-    largest = x.detach().abs().max()
+    low, high = torch.aminmax(x.detach())
+    largest = torch.maximum(high, -low)
     return torch.exp2(torch.floor(torch.log2(torch.where(largest > 0, largest, 1))))
 
 
@@ -210,7 +219,10 @@ def check_features(x: Tensor, name: str = "features") -> Tensor:
         raise ValueError(f"{name} must have shape (points, dimensions), neither of them zero; got {tuple(x.shape)}")
     if not x.is_floating_point():
         raise TypeError(f"{name} must be floating point, got {x.dtype}; use x.float()")
-    if not bool(torch.isfinite(x).all()):
+    # One sum tells in most cases; it may also overflow, so a bad sum calls for a closer look.
+    if not bool(torch.isfinite(x.detach().sum())) and not bool(torch.isfinite(x).all()):
         rows = torch.nonzero(~torch.isfinite(x).all(1)).flatten()
-        raise ValueError(f"{name} contain NaN or infinite values in {len(rows)} rows, the first being row {int(rows[0])}")
+        raise ValueError(
+            f"{name} contain NaN or infinite values in {len(rows)} rows, the first being row {int(rows[0])}"
+        )
     return x if x.dtype in (torch.float32, torch.float64) else x.float()

@@ -212,7 +212,9 @@ class GraphLearningLayer(nn.Module):
     def _labels(self, labels: Tensor, m: int, like: Tensor) -> Labels:
         if not isinstance(labels, Tensor) or labels.shape[:1] != (m,) or labels.dim() not in (1, 2):
             shape = tuple(labels.shape) if isinstance(labels, Tensor) else type(labels).__name__
-            raise ValueError(f"base_labels must be ({m},) classes or ({m}, {self.num_classes}) soft labels, got {shape}")
+            raise ValueError(
+                f"base_labels must be ({m},) classes or ({m}, {self.num_classes}) soft labels, got {shape}"
+            )
         if labels.device != like.device:
             raise ValueError(f"base_labels are on {labels.device}, base features on {like.device}; move one of them")
         if labels.dim() == 2:

@@ -79,7 +79,7 @@ class Newton:
                     return solution, shift
             elif shift > 1e6:
                 zero = torch.zeros_like(rhs)
-                return LinearSolution(zero, RESULT.BREAKDOWN, 0, zero[0], float("nan")), shift
+                return LinearSolution(zero, RESULT.BREAKDOWN, 0, zero[0], float("nan"), float("nan"), 0), shift
             shift = max(10 * shift, 1e-2)
 
     @staticmethod
@@ -101,6 +101,8 @@ class Newton:
 def _shifted(operator: Operator, shift: float) -> Operator:
     diagonal = shift * operator.degree.abs().amax().clamp(min=1e-300)
     if operator.coupled:
-        extra = diagonal * torch.eye(operator.excess.shape[1], dtype=operator.excess.dtype, device=operator.excess.device)
+        extra = diagonal * torch.eye(
+            operator.excess.shape[1], dtype=operator.excess.dtype, device=operator.excess.device
+        )
         return dataclasses.replace(operator, excess=operator.excess + extra)
     return dataclasses.replace(operator, excess=operator.excess + diagonal)
