@@ -217,6 +217,11 @@ class Task:
     solver: gll.solvers.AbstractLinearSolver
     dtype: torch.dtype
 
+    def __str__(self) -> str:
+        extra = [f"{k}={v:g}" for k, v in self.parameters.items()]
+        extra += ["tau"] * bool(self.tau.any()) + ["source"] * bool(self.source.any())
+        return f"{self.kind}, {self.equation}({', '.join(extra)}), {self.solver}, {str(self.dtype)[6:]}"
+
     def as_equation(self, dtype: torch.dtype) -> gll.AbstractEquation:
         def tensor(a: Array) -> Tensor:
             return torch.as_tensor(a, dtype=dtype)

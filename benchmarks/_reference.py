@@ -16,6 +16,7 @@ Two independent ways, neither of which shares a line with the library:
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +28,20 @@ from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
 Array = NDArray[np.float64]
+
+
+def knn_weight(x: Array, k: int) -> tuple[Array, Array, Array]:
+    """exp(-4 d²/(ε_i ε_j)) between all points, the distances d, and ε, the distance to the k-th nearest other point.
+
+    By definition and in extended precision. Where ε = 0 the limit is meant: 1 between duplicates, 0 otherwise.
+    """
+    wide = x.astype(np.longdouble)
+    distance = np.sqrt(np.square(wide[:, None] - wide).sum(2))
+    others = distance + np.diag(np.full(len(x), np.inf, np.longdouble))
+    epsilon = np.sort(others, 1)[:, k - 1]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        z = np.where(distance > 0, distance**2 / (epsilon[:, None] * epsilon), 0)
+    return np.exp(-4 * z).astype(np.float64), distance, epsilon
 
 
 def components(weight: Array) -> NDArray[np.int32]:
@@ -197,9 +212,7 @@ class Exact:
         for part in parts:
             mass = [mpmath.mpf(self.mean_zero[i]) for i in part]
             total = sum(mass)
-            mean = (
-                sum((m * u[i] for m, i in zip(mass, part, strict=True)), mpmath.mpf(0)) / total if total else u[part[0]]
-            )
+            mean = sum(m * u[i] for m, i in zip(mass, part, strict=True)) / total if total else u[part[0]]
             for i in part:
                 u[i] -= mean
         return u
@@ -209,12 +222,16 @@ class Exact:
         weight = [mpmath.mpf(w) for *_, w in self.edges]
         load = [mpmath.mpf(x) for x in self.load]
         u = self._grounded(load, weight)
-        if self.flux is LINEAR or any(x is None for x in u):
+        if self.flux is LINEAR:
             return u
+        # Nodes that nothing determines touch no others: hold them at zero meanwhile.
+        lost = [i for i, x in enumerate(u) if x is None]
+        held = dataclasses.replace(self, fixed=self.fixed | dict.fromkeys(lost, 0.0))
+        u = [mpmath.mpf(0) if x is None else x for x in u]
         for _ in range(400):
-            u, size = self._newton(u, weight, load)
+            u, size = held._newton(u, weight, load)
             if size < mpmath.mpf(10) ** -25:
-                return u
+                return [None if i in lost else x for i, x in enumerate(u)]
         raise ArithmeticError("the reference itself has not converged")
 
     def _newton(self, u: list[Any], weight: list[Any], load: list[Any]) -> tuple[list[Any], Any]:

@@ -61,7 +61,7 @@ def dense_weight(graph: gll.Graph) -> Array:
 
 def exact_columns(task: Task, weight: Array) -> list[reference.Exact]:
     """The task in arithmetic of several hundred digits, one problem per class."""
-    n, index, value = len(weight), task.problem.index, task.problem.value
+    index, value = task.problem.index, task.problem.value
     i, j = np.nonzero(np.triu(weight))
     edges = list(zip(i.tolist(), j.tolist(), weight[i, j].tolist(), strict=True))
     size = np.abs(np.log10(weight[i, j])).max(initial=0) + np.abs(np.log10(task.tau[task.tau > 0])).max(initial=0)
@@ -99,13 +99,37 @@ def truth(task: Task, weight: Array) -> Array:
     return reference.harmonic(weight, excess, load)
 
 
-def largest(task: Task, weight: Array, answer: Array) -> Array:
-    """What an error is measured against: the largest value of the column, for Poisson of its component."""
-    size = np.nan_to_num(np.abs(answer))
+def largest(task: Task, weight: Array, answer: Array, fallback: np.ndarray) -> Array:
+    """What an error is measured against: the largest value solved for, for Poisson within the component."""
+    size = np.nan_to_num(np.abs(answer)) * ~fallback[:, None]
     if task.equation != "Poisson":
         return np.broadcast_to(size.max(0), answer.shape)
     label = reference.components(weight)
     return np.stack([size[label == label[i]].max(0) for i in range(len(answer))])
+
+
+def wrong_weights(task: Task, graph: gll.Graph) -> str:
+    """Compare the weights of a graph built from features with their definition; ties may go either way.
+
+    Points nearer to each other than the features' own rounding (but no duplicates) are left out: there, bandwidths are floored.
+    """
+    assert task.problem.features is not None
+    expected, distance, epsilon = reference.knn_weight(task.problem.features, task.problem.k)
+    edge = np.zeros(distance.shape, bool)
+    edge[graph.topology.i, graph.topology.j] = True
+    edge |= edge.T
+    resolved = epsilon > 2 * torch.finfo(task.dtype).eps * np.abs(task.problem.features).max(1)
+    resolved |= epsilon == 0
+    edge &= resolved[:, None] & resolved
+    off = np.where(edge, np.abs(dense_weight(graph) - expected), 0).max()
+    if not off <= TOLERANCE:
+        return f"weights off by {off:.1e}"
+    edge[graph.topology.i, graph.topology.j] = edge[graph.topology.j, graph.topology.i] = True
+    nearest, reach = distance < epsilon[:, None] * (1 - 1e-5), np.maximum(epsilon[:, None], epsilon) * (1 + 1e-5)
+    np.fill_diagonal(nearest, False)
+    if (nearest & ~edge).any() or (edge & (distance > reach)).any():
+        return "wrong neighbours"
+    return ""
 
 
 # Ours ---------------------------------------------------------------------------------------------------------------
@@ -125,6 +149,8 @@ def judge(task: Task) -> Verdict:
         return Verdict(ADMITTED, str(error)[-80:])
     except Exception as error:  # an error nobody planned is not an admission
         return Verdict(CRASHED, repr(error)[:200])
+    if task.problem.features is not None and (wrong := wrong_weights(task, graph)):
+        return Verdict(WRONG, wrong)
     value, expected = solution.value.detach().double().numpy(), truth(task, weight)
     fallback = np.zeros(len(value), bool) if solution.unreached_nodes is None else solution.unreached_nodes.numpy()
     told = any(issubclass(w.category, gll.UnreachedWarning) for w in caught)
@@ -136,7 +162,7 @@ def judge(task: Task) -> Verdict:
         return Verdict(WRONG, "fallback nodes are not counted, or not warned of")
     if task.equation != "Poisson" and (cut_off & ~fallback).any():
         return Verdict(WRONG, "a node that no label reaches is not reported")
-    scale = largest(task, weight, expected)
+    scale = largest(task, weight, expected, fallback)
     error = np.abs(value - expected) / np.where(scale > 0, scale, 1)
     worst = float(error[~fallback & ~cut_off].max(initial=0))
     if worst > TOLERANCE:
@@ -267,7 +293,7 @@ def run(problems: int, seed: int, *, others: bool = True, quiet: bool = False) -
         verdict = judge(task)
         rows[task.kind] += as_counts(verdict)
         if verdict.status in (WRONG, CRASHED):
-            failures[f"{number} {task.kind}, {task.equation}, {task.solver}, {task.dtype}: {verdict.detail}"] += 1
+            failures[f"{number}: {task}: {verdict.detail or verdict.status}"] += 1
         if others and comparable(task):
             rows["gll, the same problems"] += as_counts(verdict)
             for name, solve in OTHERS.items():
