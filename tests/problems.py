@@ -1,7 +1,7 @@
 """A gallery of graphs with exact answers.
 
-Every entry of `GALLERY` makes a `Case`: an equation on a graph with labels, and the solution on paper. The derivations
-are electrical: weights are conductances, labels are voltages. `manufactured` turns any u into a problem with solution u.
+Every entry of `GALLERY` makes a `Case`: an equation on a graph with labels, and its solution by hand. The derivations
+are electrical: weights are conductances, labels are voltages. `manufactured` makes a problem whose solution is any u.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ def grid_harmonic(rows: int = 6, columns: int = 7) -> Case:
 
 
 def tree_levels(depth: int = 4) -> Case:
-    """Root at 0, leaves at 1: level l is reached through 2^l parallel resistors, so u(l) = (1 - 2^-l)/(1 - 2^-depth)."""
+    """Root at 0, leaves at 1, and 2^l parallel resistors above level l: u(l) = (1 - 2^-l)/(1 - 2^-depth)."""
     n = 2 ** (depth + 1) - 1
     level = torch.floor(torch.log2(torch.arange(1, n + 1, dtype=F64)))
     u = (1 - 2.0**-level) / (1 - 2.0**-depth)

@@ -92,7 +92,9 @@ def _source(device: torch.device) -> Tensor:
     return torch.randn(N, CLASSES, generator=generator, dtype=F64).to(device).requires_grad_()
 
 
-def _equations(device: torch.device) -> dict[str, tuple[Callable[..., object], Callable[..., Tensor], dict[str, Tensor]]]:
+def _equations(
+    device: torch.device,
+) -> dict[str, tuple[Callable[..., object], Callable[..., Tensor], dict[str, Tensor]]]:
     """Equation, its dense twin on (w, index, g), and the inputs they share."""
     tau, lam = var(0.2, device), var(1.5, device)
     per_node = var([0.1 * i for i in range(N)], device)
@@ -259,7 +261,7 @@ def test_theorem(name: str, device: torch.device) -> None:
 
 
 def test_symmetrised_gradient(device: torch.device) -> None:
-    """For Laplace the two orders of an edge together give -∇u ∇v; each alone -∇u(x, y) v(x), the average half of that."""
+    """For Laplace the two orders of an edge together give -∇u ∇v; each alone -∇u(x, y) v(x), their mean half of it."""
     graph = gll.knn_graph(features(device).detach(), K)
     graph.weight.requires_grad_()
     index, g = torch.tensor(INDEX, device=device), label_values(device).detach()
