@@ -73,3 +73,10 @@ def unbalanced_source(constant: Inputs, graph: Graph, classes: int) -> str:
         return ""
     first = int(torch.nonzero(bad)[0])
     return f"component {first}, of {int((graph.components == first).sum())} nodes, has a source of sum {total[first].tolist()}"
+
+
+def carries_load(constant: Inputs, nodes: Tensor) -> bool:
+    """Whether a source, or the pull of a soft label, acts on any of these nodes (a mask)."""
+    n = len(nodes)
+    pull, load = constant.equation.pull(constant.labels, n), constant.equation.load(constant.labels, n)
+    return any(t is not None and bool((t[nodes] != 0).any()) for t in (pull, load))

@@ -30,10 +30,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-# torch announces once a process that sparse CSR is in beta. Hear it here, so that a user does not have to.
+# torch announces once a process that sparse CSR is in beta, and that its invariants are not checked. Hear it here, so
+# that a user does not have to.
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
-    torch.eye(1).to_sparse_csr()
+    torch.sparse_csr_tensor([0, 1], [0], [1.0], (1, 1), check_invariants=False).to_dense()
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +77,9 @@ class Topology:
         pointers = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
         edge = torch.arange(self.num_edges, device=row.device).repeat(2)
         return pointers, col[order], edge[order]
+
+    def __repr__(self) -> str:
+        return f"Topology({self.num_nodes} nodes, {self.num_edges} edges)"
 
     def matrix(self, value: Float[Tensor, " edges"]) -> Tensor:
         """The symmetric sparse CSR matrix with `value` on the edges. No gradient passes."""
@@ -175,6 +179,11 @@ class Graph:
     @property
     def num_nodes(self) -> int:
         return self.topology.num_nodes
+
+    def __repr__(self) -> str:
+        return (
+            f"Graph({self.num_nodes} nodes, {self.topology.num_edges} edges, {self.weight.dtype}, {self.weight.device})"
+        )
 
     def with_weight(self, weight: Tensor) -> Graph:
         """The same edges with other weights."""

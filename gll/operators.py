@@ -40,8 +40,8 @@ class Operator:
     """
 
     topology: Topology
-    weight: Float[Tensor, "edges *c"]
-    excess: Float[Tensor, "m *c"]
+    weight: Float[Tensor, "edges *a"]
+    excess: Float[Tensor, "m *b"]
     components: Int[Tensor, " m"] | None = None
 
     @property

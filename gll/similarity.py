@@ -131,18 +131,41 @@ def unit_rows(x: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
 
 
 def power_of_two_scale(x: Tensor) -> Tensor:
-    """A power of two near the largest entry of x: dividing by it is exact and keeps squares in range."""
+    """A power of two to divide by (exactly), so that squares and ratios of squares neither overflow nor vanish.
+
+    The largest entry becomes about 2^25 in float32 and 2^200 in float64; bandwidths down to 2^-30 and 2^-250 are told
+    apart from zero, so that one outlier does not wipe out the distances of the rest.
+    """
     low, high = torch.aminmax(x.detach())
     largest = torch.maximum(high, -low)
-    return torch.exp2(torch.floor(torch.log2(torch.where(largest > 0, largest, 1))))
+    top = 25 if x.dtype == torch.float32 else 200
+    return torch.exp2(torch.floor(torch.log2(torch.where(largest > 0, largest, 1))) - top)
+
+
+def knn_bandwidth(
+    bandwidth: Callable[[Tensor], Tensor], sqdist: Tensor, edge: Tensor, scaled: Tensor, scale: Tensor
+) -> Tensor:
+    """ε, in units of `scale`, from the distances to the neighbours, which are read off the edges.
+
+    ε is floored before it divides: at the rounding of the node's own features, below which a distance is noise.
+    """
+    if isinstance(bandwidth, SelfTuned):
+        edge = edge[:, -1:]  # the only column it looks at
+    # Floored before the root, whose slope at zero is infinite: a zero distance has a zero derivative.
+    info = torch.finfo(sqdist.dtype)
+    epsilon = bandwidth(scale * sqdist[edge].clamp(min=info.tiny).sqrt()) / scale
+    if epsilon.shape != (edge.shape[0],):
+        raise ValueError(f"a bandwidth gives one value per node, shape ({edge.shape[0]},); got {tuple(epsilon.shape)}")
+    least = 2.0**-30 if sqdist.dtype == torch.float32 else 2.0**-250
+    return torch.maximum(epsilon, (info.eps * scaled.detach().abs().amax(1)).clamp(min=least))
 
 
 def pair_weight(
-    sqdist: Tensor, scale: Tensor, epsilon_i: Tensor, epsilon_j: Tensor, kernel: Callable[[Tensor], Tensor]
-) -> Tensor:
-    """η(d²/(ε_i ε_j)) where `sqdist` is d² in units of scale². Bandwidths are floored before they divide."""
-    floor = torch.finfo(sqdist.dtype).eps  # distances this small against the features are rounding
-    return kernel(sqdist / ((epsilon_i / scale).clamp(min=floor) * (epsilon_j / scale).clamp(min=floor)))
+    sqdist: Tensor, epsilon_i: Tensor, epsilon_j: Tensor, kernel: Callable[[Tensor], Tensor]
+) -> Float[Tensor, " edges"]:
+    """η(d²/(ε_i ε_j)); weights at the edge of underflow, whose derivatives would overflow, are set to zero."""
+    weight = kernel(sqdist / (epsilon_i * epsilon_j))
+    return torch.where(weight > 1e3 * torch.finfo(weight.dtype).tiny, weight, 0)
 
 
 def knn_graph(
@@ -188,27 +211,14 @@ def knn_graph(
     rows = torch.arange(n, device=x.device).repeat_interleave(k)
     topology, edge = Topology.from_pairs(n, rows, index.flatten())
     sqdist = edge_sqdist(scaled, topology)
-    epsilon = knn_bandwidth(bandwidth or SelfTuned(), sqdist, edge.view(n, k), scale)
-    i, j = topology.i, topology.j
-    weight = pair_weight(sqdist, scale, epsilon[i], epsilon[j], kernel or Gaussian())
+    epsilon = knn_bandwidth(bandwidth or SelfTuned(), sqdist, edge.view(n, k), scaled, scale)
+    weight = pair_weight(sqdist, epsilon[topology.i], epsilon[topology.j], kernel or Gaussian())
     if symmetrize is not Symmetrize.UNION:
         both = torch.bincount(edge, minlength=topology.num_edges) == 2
         weight = torch.where(both, weight, symmetrize.value * weight)
         if symmetrize is Symmetrize.MUTUAL:
             topology, weight = topology.keep(both), weight[both]
     return Graph(topology, weight, features=x)
-
-
-def knn_bandwidth(bandwidth: Callable[[Tensor], Tensor], sqdist: Tensor, edge: Tensor, scale: Tensor) -> Tensor:
-    """ε from the distances to the neighbours, which are read off the edges."""
-    if isinstance(bandwidth, SelfTuned):
-        edge = edge[:, -1:]  # the only column it looks at
-    # Floored before the root, whose slope at zero is infinite: a zero distance has a zero derivative.
-    floor = torch.finfo(sqdist.dtype).eps ** 2
-    epsilon = bandwidth(scale * sqdist[edge].clamp(min=floor).sqrt())
-    if epsilon.shape != (edge.shape[0],):
-        raise ValueError(f"a bandwidth gives one value per node, shape ({edge.shape[0]},); got {tuple(epsilon.shape)}")
-    return epsilon
 
 
 def check_features(x: Tensor, name: str = "features") -> Tensor:

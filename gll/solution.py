@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float
@@ -95,10 +95,18 @@ class Solution:
     residual: Float[Tensor, " c"]
     error: float
     unreached: int
-    unreached_nodes: Bool[Tensor, " n"] | None = field(repr=False)
+    unreached_nodes: Bool[Tensor, " n"] | None
     dtype: torch.dtype
     method: str
-    graph: Graph = field(repr=False)
+    graph: Graph
+
+    def __repr__(self) -> str:
+        n, classes = self.value.shape
+        return (
+            f"Solution({n} nodes, {classes} columns: {self.result.name}, {self.steps} steps, residual "
+            f"{float(self.residual.max()):.1e}, error {self.error:.1e}, {self.unreached} unreached, "
+            f"{str(self.dtype)[6:]}, {self.method})"
+        )
 
     def detach(self) -> Solution:
         """The same solution without a gradient."""

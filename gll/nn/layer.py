@@ -22,7 +22,9 @@ from gll.graph import Graph, Topology
 from gll.implicit import solve
 from gll.labels import Labels
 from gll.neighbors import AbstractNeighborSearch, Exact
+from gll.nn.fused import Setting, fused_limit, fused_logits
 from gll.similarity import (
+    Constant,
     Gaussian,
     SelfTuned,
     Symmetrize,
@@ -59,7 +61,7 @@ class GraphLearningLayer(nn.Module):
         base node without a label. Output (B, C), float32, or float64 for float64 features.
 
     Under autocast the layer computes in float32. It has no parameters; a base stored by `set_base` is part of
-    `state_dict`. After a call, `last_graph` and `last_solution` hold what was solved, base nodes first, detached.
+    `state_dict`. After a call, `last_graph` and `last_solution` show what was solved.
 
     Differentiable in: `features`, `base_features`, soft `base_labels`, and the tensors of the equation.
     Held fixed: which points are neighbours.
@@ -105,8 +107,7 @@ class GraphLearningLayer(nn.Module):
         self.inductive = inductive
         self.register_buffer("base_features", None)
         self.register_buffer("base_labels", None)
-        self.last_graph: Graph | None = None
-        self.last_solution: Solution | None = None
+        self._last: Any = None  # (graph, solution) of the last call, or what they can be made from
         self._told_missing = False
 
     def extra_repr(self) -> str:
@@ -135,18 +136,68 @@ class GraphLearningLayer(nn.Module):
                 raise ValueError("no base set: pass base_features and base_labels, or call set_base first")
         assert base_labels is not None
         with torch.autocast(features.device.type, enabled=False):
-            x, base = check_features(features), check_features(base_features, "base features")
-            self._check_pair(x, base)
-            base = base.to(x.dtype)
-            if self.normalize:
-                x, base = unit_rows(x), unit_rows(base)
-            labels = self._labels(base_labels, len(base), base)
-            return self._inductive(x, base, labels) if self.inductive else self._transductive(x, base, labels)
+            if self._fusable(features, base_features, base_labels):
+                logits = fused_logits(features, base_features, base_labels, self._setting(), self._general)
+                if logits is not None:
+                    self._last = (features.detach(), base_features.detach(), base_labels.detach())
+                    return logits
+            return self._general(features, base_features, base_labels)
 
-    def _transductive(self, x: Tensor, base: Tensor, labels: Labels) -> Tensor:
+    def _fusable(self, x: Tensor, base: Tensor, labels: Tensor) -> bool:
+        """Whether this is the common case that `fused.py` knows."""
+        e, kernel, bandwidth = self.equation, self.kernel, self.bandwidth
+        return (
+            (isinstance(e, Laplace) and e.source is None and not isinstance(e.tau, Tensor) and e.tau >= 0)
+            and (isinstance(kernel, Gaussian) and not isinstance(kernel.scale, Tensor))
+            and (isinstance(bandwidth, SelfTuned) or isinstance(getattr(bandwidth, "epsilon", None), float))
+            and (self.symmetrize is Symmetrize.UNION and isinstance(self.search, Exact))
+            and (self.reweight is None and self.solver is None and not self.inductive)
+            and (isinstance(x, Tensor) and isinstance(base, Tensor) and isinstance(labels, Tensor))
+            and (x.dim() == 2 and base.dim() == 2 and x.shape[1] == base.shape[1] and len(x) > 0)
+            and (x.device == base.device == labels.device and not labels.requires_grad)
+            and all(t.dtype in (torch.float32, torch.float16, torch.bfloat16) for t in (x, base))
+            and (
+                labels.shape == (len(base),)
+                if not labels.is_floating_point()
+                else labels.shape == (len(base), self.num_classes)
+            )
+            and self.k + 1 < len(x) + len(base) <= fused_limit(x.device)
+        )
+
+    def _setting(self) -> Setting:
+        tau, scale = cast(Any, self.equation).tau, cast(Any, self.kernel).scale
+        epsilon = self.bandwidth.epsilon if isinstance(self.bandwidth, Constant) else None
+        return Setting(self.num_classes, self.k, tau, scale, cast(Any, epsilon), self.floor, self.normalize)
+
+    def _general(self, features: Tensor, base_features: Tensor, base_labels: Tensor) -> Tensor:
+        x, base = check_features(features), check_features(base_features, "base features")
+        self._check_pair(x, base)
+        base = base.to(x.dtype)
+        if self.normalize:
+            x, base = unit_rows(x), unit_rows(base)
+        labels = self._labels(base_labels, len(base), base)
+        if self.inductive:
+            return self._inductive(x, base, labels)
         graph, solution = self._solve(torch.cat([base, x]), labels)
-        self._remember(graph, solution)
+        self._last = (graph.detach(), solution.detach())
         return self._logits(solution.value[len(base) :], graph)
+
+    @property
+    def last_graph(self) -> Graph | None:
+        """The graph of the last call, base nodes first, without a gradient."""
+        return None if self._last is None else self._recall()[0]
+
+    @property
+    def last_solution(self) -> Solution | None:
+        """The solution of the last call, base nodes first, without a gradient."""
+        return None if self._last is None else self._recall()[1]
+
+    def _recall(self) -> tuple[Graph, Solution]:
+        # The fast path builds neither graph nor solution: make them when somebody asks.
+        if isinstance(self._last[0], Tensor):
+            with torch.no_grad():
+                self._general(*self._last)
+        return cast(tuple[Graph, Solution], self._last)
 
     def _inductive(self, x: Tensor, base: Tensor, labels: Labels) -> Tensor:
         """Each query joined to its k nearest base nodes only, whose values are solved without it."""
@@ -160,13 +211,13 @@ class GraphLearningLayer(nn.Module):
         # A graph whose only edges join queries (numbered after the base) to base nodes, with the base as boundary.
         topology, edge = Topology.from_pairs(m + len(x), index.flatten(), row + m)
         sqdist = (b[topology.j - m] - a[topology.i]).square().sum(1)
-        query = knn_bandwidth(self.bandwidth, sqdist, edge.view(len(x), k), scale)
+        query = knn_bandwidth(self.bandwidth, sqdist, edge.view(len(x), k), b, scale)
         own = query.new_ones(1) if graph is None else self._base_bandwidth(a, scale)
-        weight = pair_weight(sqdist, scale, own[topology.i], query[topology.j - m], self.kernel)
+        weight = pair_weight(sqdist, own[topology.i], query[topology.j - m], self.kernel)
         star = Graph(topology, weight, features=torch.cat([base, x]))
         known = Labels(torch.arange(m, device=x.device), value)
         answer = solve(self.equation.extension(), star, known, solver=self.solver, unreached=Unreached.NEAREST)
-        self._remember(star, answer)
+        self._last = (star.detach(), answer.detach())
         return self._logits(answer.value[m:], graph or star)
 
     def _base_bandwidth(self, scaled: Tensor, scale: Tensor) -> Tensor:
@@ -175,7 +226,8 @@ class GraphLearningLayer(nn.Module):
         index = self.search(scaled, k)
         row = torch.arange(len(scaled), device=scaled.device).repeat_interleave(k)
         sqdist = (scaled[row] - scaled[index.flatten()]).square().sum(1)
-        return knn_bandwidth(self.bandwidth, sqdist, torch.arange(len(row), device=row.device).view(-1, k), scale)
+        pairs = torch.arange(len(row), device=row.device).view(-1, k)
+        return knn_bandwidth(self.bandwidth, sqdist, pairs, scaled, scale)
 
     def _solve(self, x: Tensor, labels: Labels) -> tuple[Graph, Solution]:
         if len(x) < 2:
@@ -199,9 +251,6 @@ class GraphLearningLayer(nn.Module):
         # Rounding may leave u at -1e-17: lift it to zero, but let its gradient pass.
         u = u + (u.clamp(min=0) - u).detach()
         return torch.log(u + self.floor)
-
-    def _remember(self, graph: Graph, solution: Solution) -> None:
-        self.last_graph, self.last_solution = graph.detach(), solution.detach()
 
     def _check_pair(self, x: Tensor, base: Tensor) -> None:
         if x.device != base.device:

@@ -63,6 +63,9 @@ class Auto(AbstractLinearSolver):
         iterative = ConjugateGradient(rtol=self.rtol, max_steps=self.patience if rescue else 20 * self.patience)
         return _Chosen(operator, iterative, iterative.init(operator))
 
+    def is_direct(self, state: Any) -> bool:
+        return isinstance(state.solver, Cholesky)
+
     def compute(self, state: Any, rhs: Tensor) -> tuple[Tensor, RESULT, int]:
         x, result, steps = state.solver.compute(state.state, rhs)
         size = state.operator.size * (rhs.shape[1] if state.operator.coupled else 1)

@@ -52,6 +52,9 @@ class ConjugateGradient(AbstractLinearSolver):
         ready = None if self.preconditioner is None else self.preconditioner.prepare(operator)
         return operator, operator.scaled_matvec(), ready
 
+    def is_direct(self, state: Any) -> bool:
+        return False
+
     def compute(self, state: Any, rhs: Float[Tensor, "m c"]) -> tuple[Tensor, RESULT, int]:
         operator, apply, precondition = state
         dot = operator.dot

@@ -79,7 +79,7 @@ class Newton:
                     return solution, shift
             elif shift > 1e6:
                 zero = torch.zeros_like(rhs)
-                return LinearSolution(zero, RESULT.BREAKDOWN, 0, zero[0], float("nan"), float("nan"), 0), shift
+                return LinearSolution(zero, RESULT.BREAKDOWN, 0, zero[0], float("nan"), zero[:, 0], 0), shift
             shift = max(10 * shift, 1e-2)
 
     @staticmethod
