@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from gll.equations import AbstractEquation
-from gll.graph import Graph
+from gll.graph import Graph, sum_into
 from gll.labels import Labels
 from gll.problem import Inputs
 
@@ -66,8 +66,7 @@ def unbalanced_source(constant: Inputs, graph: Graph, classes: int) -> str:
     load = constant.equation.load(constant.labels, graph.num_nodes)
     if load is None:
         return ""
-    zero = load.new_zeros(graph.num_nodes, load.shape[1])
-    total, size = (zero.index_add(0, graph.components, f) for f in (load, load.abs()))
+    total, size = (sum_into(graph.num_nodes, graph.components, f) for f in (load, load.abs()))
     bad = (total.abs() > 1e-6 * size).any(1)
     if not bool(bad.any()):
         return ""

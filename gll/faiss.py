@@ -36,7 +36,8 @@ class Faiss(AbstractNeighborSearch):
             import faiss
         except ImportError as error:
             raise ImportError("the Faiss search needs the extra 'faiss': pip install 'gll[faiss]'") from error
-        points = np.ascontiguousarray(x.float().cpu().numpy())
+        largest = x.abs().max()
+        points = np.ascontiguousarray((x / torch.where(largest > 0, largest, 1)).float().cpu().numpy())
         index: Any = faiss.index_factory(points.shape[1], self.factory)
         if hasattr(index, "hnsw"):
             index.hnsw.efSearch = max(self.ef_search, k + 1)

@@ -89,12 +89,15 @@ class Topology:
 
     def scatter(self, value: Float[Tensor, "edges *c"]) -> Float[Tensor, "n *c"]:
         """Sum a vector field into its nodes: +value at i, -value at j."""
-        zero = value.new_zeros(self.num_nodes, *value.shape[1:])
-        return zero.index_add(0, self.i, value).index_add(0, self.j, -value)
+        return sum_into(self.num_nodes, self.i, value) - sum_into(self.num_nodes, self.j, value)
 
     def gather(self, u: Float[Tensor, "n *c"]) -> Float[Tensor, "edges *c"]:
         """Differences u(i) - u(j) along the edges: the transpose of `scatter`."""
-        return u.index_select(0, self.i) - u.index_select(0, self.j)
+        return take(u, self.i) - take(u, self.j)
+
+    def degree(self, value: Float[Tensor, "edges *c"]) -> Float[Tensor, "n *c"]:
+        """Sum of the values of the edges at every node."""
+        return sum_into(self.num_nodes, self.i, value) + sum_into(self.num_nodes, self.j, value)
 
     def keep(self, mask: Bool[Tensor, " edges"]) -> Topology:
         """The edges where `mask` is true, on the same nodes."""
@@ -196,8 +199,7 @@ class Graph:
     @property
     def degree(self) -> Float[Tensor, " n"]:
         """deg(x) = Σ_y w_xy."""
-        t = self.topology
-        return self.weight.new_zeros(t.num_nodes).index_add(0, t.i, self.weight).index_add(0, t.j, self.weight)
+        return self.topology.degree(self.weight)
 
     def gradient(self, u: Float[Tensor, "n *c"]) -> Float[Tensor, "edges *c"]:
         """(∇u)(i, j) = u(i) - u(j) on every edge i < j."""
@@ -246,6 +248,17 @@ class Graph:
         pointers, col, edge = (a.cpu().numpy() for a in self.topology.csr)
         weight = self.weight.detach().cpu().numpy()
         return scipy.sparse.csr_matrix((weight[edge], col, pointers), shape=(self.num_nodes, self.num_nodes))
+
+
+def take(u: Tensor, index: Int[Tensor, " m"]) -> Tensor:
+    """Rows of u. On a GPU in the form whose backward pass gives the same sum every time."""
+    return u[index] if u.is_cuda else u.index_select(0, index)
+
+
+def sum_into(bins: int, index: Int[Tensor, " m"], value: Tensor) -> Tensor:
+    """Sum the rows of `value` into `bins` rows: the transpose of `take`, and deterministic on a GPU too."""
+    zero = value.new_zeros(bins, *value.shape[1:])
+    return zero.index_put((index,), value, accumulate=True) if value.is_cuda else zero.index_add(0, index, value)
 
 
 def _columns(a: Tensor, like: Tensor) -> Tensor:

@@ -255,6 +255,8 @@ class _Outcome:
         off = float(found.error.max())
         lost = not off <= ERROR_TOLERANCE
         # Too few iterations are the solver's failure; an error in spite of convergence is the problem's nature.
+        if found.result is RESULT.BREAKDOWN:
+            return bad
         if found.result is RESULT.MAX_STEPS or (found.result is not RESULT.SUCCESSFUL and not lost):
             detail = f"relative residual {found.worst:.1e}, asked for {linear.rtol:.1e}, after {found.steps} steps"
             return dataclasses.replace(bad, result=RESULT.MAX_STEPS, detail=detail)

@@ -29,7 +29,7 @@ class AbstractNeighborSearch(ABC):
 
     @final
     def __call__(self, x: Float[Tensor, "n d"], k: int) -> Int[Tensor, "n k"]:
-        """Indices of the k nearest other rows, nearest first.
+        """Indices of the k nearest other rows, nearest first up to rounding; the last is the k-th nearest.
 
         Differentiable in: nothing.
         """

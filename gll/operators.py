@@ -25,7 +25,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from gll.graph import Topology
+from gll.graph import Topology, sum_into
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,8 +69,7 @@ class Operator:
     @cached_property
     def degree(self) -> Float[Tensor, "m *c"]:
         """Sum of the weights at each node."""
-        zero = self.weight.new_zeros(self.size, *self.weight.shape[1:])
-        return zero.index_add(0, self.topology.i, self.weight).index_add(0, self.topology.j, self.weight)
+        return self.topology.degree(self.weight)
 
     @cached_property
     def diagonal(self) -> Float[Tensor, "m *c"]:
@@ -156,6 +155,5 @@ def component_mean(v: Float[Tensor, "m c"], components: Int[Tensor, " m"], weigh
     """At every node, the (weighted) mean of v over the node's component."""
     weight = torch.ones_like(v[:, :1]) if weight is None else weight[:, None]
     count = int(components.max()) + 1 if components.numel() else 0
-    total = v.new_zeros(count, v.shape[1]).index_add(0, components, weight * v)
-    mass = v.new_zeros(count, 1).index_add(0, components, weight)
+    total, mass = (sum_into(count, components, t) for t in (weight * v, weight))
     return (total / torch.where(mass > 0, mass, 1))[components]

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from gll.equations import AbstractEquation
-from gll.graph import Topology
+from gll.graph import Topology, sum_into
 from gll.labels import Labels
 from gll.operators import Operator
 
@@ -144,8 +144,7 @@ class Problem:
         inside = torch.nonzero((a >= 0) & (b >= 0)).squeeze(1)
         # Edges to the boundary add to the excess of their free end (the larger of the two, as the other is -1).
         across = torch.nonzero((a < 0) | (b < 0)).squeeze(1)
-        outflow = weight.new_zeros(len(self.free), *weight.shape[1:])
-        outflow = outflow.index_add(0, torch.maximum(a[across], b[across]), weight[across])
+        outflow = sum_into(len(self.free), torch.maximum(a[across], b[across]), weight[across])
         if excess.dim() == 3:
             excess = excess + torch.diag_embed(outflow[:, None].expand(-1, self.classes))
         elif excess.dim() != outflow.dim():

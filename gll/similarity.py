@@ -14,6 +14,7 @@ Read next: `equations.py`.
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -43,16 +44,17 @@ class _EdgeSqdist(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *cotangents: Tensor) -> tuple[Tensor, None]:
         (x, sqdist), topology, (c,) = ctx.saved_tensors, ctx.topology, cotangents
-        if torch.is_grad_enabled():  # create_graph=True: the same formula out of differentiable operations
+        # By differences: exact, differentiable again, and what a GPU does best. On a CPU, D_c x - C x as a sparse product
+        # is four times faster but cancels where neighbours are closer to each other than to the origin: use it while
+        # that costs no digits of x, in float64 if need be. (An edge of length zero has no gradient.)
+        closest = 0.0
+        if x.device.type == "cpu" and not torch.is_grad_enabled() and sqdist.numel():
+            closest = float(torch.where(sqdist > 0, sqdist, torch.inf).min() / x.square().sum(1).max())
+        if not closest > 1e-12:
             return 2 * topology.scatter(c[:, None] * topology.gather(x)), None
-        # D_c x - C x cancels when neighbours are much closer to each other than to the origin; float64 then keeps the
-        # digits that float32 would lose. On a CPU it is worth a look whether that is needed.
-        dtype = torch.float64
-        if x.device.type == "cpu" and sqdist.numel() and bool(sqdist.min() > 1e-3 * x.square().sum(1).max()):
-            dtype = x.dtype
-        c, wide = -2 * c.to(dtype), x.to(dtype)
-        degree = c.new_zeros(topology.num_nodes).index_add(0, topology.i, c).index_add(0, topology.j, c)
-        return torch.addcmul(topology.matrix(c) @ wide, degree[:, None], wide, value=-1).to(x.dtype), None
+        dtype = x.dtype if closest > 1e-3 else torch.float64
+        c, wide = -2 * torch.where(sqdist > 0, c, 0).to(dtype), x.to(dtype)
+        return torch.addcmul(topology.matrix(c) @ wide, topology.degree(c)[:, None], wide, value=-1).to(x.dtype), None
 
 
 def edge_sqdist(x: Float[Tensor, "n d"], topology: Topology) -> Float[Tensor, " edges"]:
@@ -139,7 +141,8 @@ def power_of_two_scale(x: Tensor) -> Tensor:
     low, high = torch.aminmax(x.detach())
     largest = torch.maximum(high, -low)
     top = 25 if x.dtype == torch.float32 else 200
-    return torch.exp2(torch.floor(torch.log2(torch.where(largest > 0, largest, 1))) - top)
+    exponent = torch.floor(torch.log2(torch.where(largest > 0, largest, 1))) - top
+    return torch.exp2(exponent.clamp(min=math.log2(torch.finfo(x.dtype).tiny)))
 
 
 def knn_bandwidth(
@@ -153,7 +156,9 @@ def knn_bandwidth(
         edge = edge[:, -1:]  # the only column it looks at
     # Floored before the root, whose slope at zero is infinite: a zero distance has a zero derivative.
     info = torch.finfo(sqdist.dtype)
-    epsilon = bandwidth(scale * sqdist[edge].clamp(min=info.tiny).sqrt()) / scale
+    distance = scale * sqdist[edge].clamp(min=info.tiny).sqrt()
+    # The search promises which point is the k-th, not the order of the others to the last bit.
+    epsilon = bandwidth(distance if isinstance(bandwidth, SelfTuned) else distance.sort(dim=1).values) / scale
     if epsilon.shape != (edge.shape[0],):
         raise ValueError(f"a bandwidth gives one value per node, shape ({edge.shape[0]},); got {tuple(epsilon.shape)}")
     least = 2.0**-30 if sqdist.dtype == torch.float32 else 2.0**-250

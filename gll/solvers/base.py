@@ -23,7 +23,6 @@ from torch import Tensor
 from gll.operators import Operator
 from gll.solution import RESULT
 
-
 ERROR_GOAL = 1e-8  # correcting goes on until the estimated error is below this, or stops shrinking
 
 
@@ -79,7 +78,7 @@ class AbstractLinearSolver(ABC):
     @final
     def run(self, operator: Operator, state: Any, rhs: Float[Tensor, "m c"], *, rounds: int = 0) -> LinearSolution:
         """Solve, then correct by the true residual: `rounds` times, and on until `rtol` is met or progress stops."""
-        return self._correct(operator, state, rhs, lambda x, worst, correction: x.new_zeros(1), rounds)
+        return self._correct(operator, state, rhs, _none, rounds)
 
     @final
     def run_judged(self, operator: Operator, state: Any, rhs: Float[Tensor, "m c"]) -> LinearSolution:
@@ -98,6 +97,7 @@ class AbstractLinearSolver(ABC):
         direct, c = self.is_direct(state), rhs.shape[1]
         known = _known_answer(operator, c)
         extras = [operator.matvec(known)]
+        rounding = 8 * torch.finfo(rhs.dtype).eps  # of the residual, in the same units as `worst`
         bounded = not direct and operator.components is None and not operator.coupled
         if bounded:
             diagonal = operator.diagonal
@@ -108,14 +108,14 @@ class AbstractLinearSolver(ABC):
             )
             error = torch.maximum(found.error, (others[0].value - known).abs().amax(1))
             if len(others) > 1:
-                error = torch.maximum(error, 2 * found.worst * others[1].value.abs().amax(1))
+                error = torch.maximum(error, 2 * (found.worst + rounding) * others[1].value.abs().amax(1))
             return dataclasses.replace(found, error=error, rounds=max(f.rounds for f in (found, *others)))
 
         def error_of(x: Tensor, worst: Tensor, correction: Tensor | None) -> Tensor:
             error = (x[:, c] - known[:, 0]).abs()
             if direct:
                 return torch.maximum(error, _by_correction(x, worst, correction))
-            return torch.maximum(error, 2 * worst * x[:, c + 1].abs()) if bounded else error
+            return torch.maximum(error, 2 * (worst + rounding) * x[:, c + 1].abs()) if bounded else error
 
         found = self._correct(operator, state, torch.cat([rhs, *extras], 1), error_of, 0)
         return dataclasses.replace(found, value=found.value[:, :c], residual=found.residual[:c])

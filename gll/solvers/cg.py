@@ -65,10 +65,14 @@ class ConjugateGradient(AbstractLinearSolver):
         rz = dot(r, z)
         # Half the tolerance goes to this residual, measured in another norm than the one that is promised.
         goal = (self.rtol / 2) ** 2 * dot(r, r)
+        indefinite = torch.zeros_like(goal, dtype=torch.bool)
+        rounding = 1e2 * torch.finfo(r.dtype).eps
         step = 0
         while step < self.max_steps:
             q = apply(p)
             curvature = dot(p, q)
+            # Rounding can make the curvature of a nearly flat direction negative; only more than that counts.
+            indefinite |= curvature < -rounding * dot(p, p)
             # A finished column has p = 0 or nearly so: its step length is 0/0, and is set to 0.
             alpha = torch.where(curvature != 0, rz / curvature, 0)
             x = torch.addcmul(x, p, alpha)
@@ -76,7 +80,7 @@ class ConjugateGradient(AbstractLinearSolver):
             rr = dot(r, r)
             step += 1
             if step % self.check_every == 0 or step == self.max_steps:
-                if bool((curvature < 0).any()):
+                if bool(indefinite.any()):
                     return x * operator.scale, RESULT.BREAKDOWN, step
                 active = rr > goal
                 if not bool(active.any()):

@@ -77,7 +77,7 @@ class Newton:
                 solution = self.linear.run(shifted, state, rhs)
                 if solution.result is not RESULT.BREAKDOWN:
                     return solution, shift
-            elif shift > 1e6:
+            if shift > 1e3:
                 zero = torch.zeros_like(rhs)
                 return LinearSolution(zero, RESULT.BREAKDOWN, 0, zero[0], float("nan"), zero[:, 0], 0), shift
             shift = max(10 * shift, 1e-2)
@@ -99,7 +99,7 @@ class Newton:
 
 
 def _shifted(operator: Operator, shift: float) -> Operator:
-    diagonal = shift * operator.degree.abs().amax().clamp(min=1e-300)
+    diagonal = shift * (operator.degree.abs().amax() + operator.excess.abs().amax()).clamp(min=1e-300)
     if operator.coupled:
         extra = diagonal * torch.eye(
             operator.excess.shape[1], dtype=operator.excess.dtype, device=operator.excess.device
