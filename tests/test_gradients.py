@@ -257,6 +257,8 @@ def _solver_cases() -> Iterator[tuple[str, str]]:
 @pytest.mark.parametrize("case", list(_solver_cases()), ids=_ids)
 def test_gradient_with_every_solver(case: tuple[str, str]) -> None:
     solver, name = case
+    if "AMG" in solver:
+        pytest.importorskip("pyamg")
     problem = PROBLEMS[name]
     warm = problem.solution({"weight": GRAPH.weight}, solver=SOLVERS[solver]) if name in NONLINEAR else None
     check(lambda value: problem.solution({"weight": value}, solver=SOLVERS[solver], warm=warm), GRAPH.weight)
