@@ -41,7 +41,11 @@ def tau() -> None:
         chain_axis.plot(u[:, 0], color=BLUE, alpha=1 - 0.22 * i, label=f"τ = {value:g}")
         chain_axis.plot(u[:, 1], color=ORANGE, alpha=1 - 0.22 * i, linestyle="--")
     chain_axis.set(
-        title="a chain, labelled at both ends", xlabel="node", ylabel="u, one curve a class", ylim=(-0.05, 1.45)
+        title="a chain, labelled at both ends",
+        xlabel="node",
+        ylabel="u, one curve a class",
+        ylim=(-0.05, 1.4),
+        yticks=[0, 0.5, 1],
     )
     chain_axis.legend(frameon=False, loc="upper center", ncols=2)
 
