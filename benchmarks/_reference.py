@@ -30,12 +30,16 @@ from scipy.sparse.csgraph import connected_components
 Array = NDArray[np.float64]
 
 
-def knn_weight(x: Array, k: int) -> tuple[Array, Array, Array]:
+def knn_weight(x: Array, k: int, normalize: bool = False) -> tuple[Array, Array, Array]:
     """exp(-4 d²/(ε_i ε_j)) between all points, the distances d, and ε, the distance to the k-th nearest other point.
 
-    By definition and in extended precision. Where ε = 0 the limit is meant: 1 between duplicates, 0 otherwise.
+    By definition and in extended precision, after scaling rows to length one if so asked. Where ε = 0 the limit is
+    meant: 1 between duplicates, 0 otherwise.
     """
     wide = x.astype(np.longdouble)
+    if normalize:
+        length = np.sqrt(np.square(wide).sum(1, keepdims=True))
+        wide = wide / np.where(length > 0, length, 1)
     distance = np.sqrt(np.square(wide[:, None] - wide).sum(2))
     others = distance + np.diag(np.full(len(x), np.inf, np.longdouble))
     epsilon = np.sort(others, 1)[:, k - 1]

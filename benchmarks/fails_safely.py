@@ -111,23 +111,21 @@ def largest(task: Task, weight: Array, answer: Array, fallback: np.ndarray) -> A
 def wrong_weights(task: Task, graph: gll.Graph) -> str:
     """Compare the weights of a graph built from features with their definition; ties may go either way.
 
-    Points nearer to each other than the features' own rounding (but no duplicates) are left out: there, bandwidths are floored.
+    Points nearer to each other than the features' own rounding (but no duplicates) are left out: their bandwidths are
+    floored.
     """
     assert task.problem.features is not None
     expected, distance, epsilon = reference.knn_weight(task.problem.features, task.problem.k)
-    edge = np.zeros(distance.shape, bool)
-    edge[graph.topology.i, graph.topology.j] = True
-    edge |= edge.T
+    every = edge = dense_edges(graph)
     resolved = epsilon > 2 * torch.finfo(task.dtype).eps * np.abs(task.problem.features).max(1)
     resolved |= epsilon == 0
-    edge &= resolved[:, None] & resolved
+    edge = edge & resolved[:, None] & resolved
     off = np.where(edge, np.abs(dense_weight(graph) - expected), 0).max()
     if not off <= TOLERANCE:
         return f"weights off by {off:.1e}"
-    edge[graph.topology.i, graph.topology.j] = edge[graph.topology.j, graph.topology.i] = True
     nearest, reach = distance < epsilon[:, None] * (1 - 1e-5), np.maximum(epsilon[:, None], epsilon) * (1 + 1e-5)
     np.fill_diagonal(nearest, False)
-    if (nearest & ~edge).any() or (edge & (distance > reach)).any():
+    if (nearest & ~every).any() or (every & (distance > reach)).any():
         return "wrong neighbours"
     return ""
 
@@ -137,6 +135,8 @@ def wrong_weights(task: Task, graph: gll.Graph) -> str:
 
 def judge(task: Task) -> Verdict:
     """Solve a task with the library and compare."""
+    if task.equation == "layer":
+        return judge_layer(task)
     try:
         graph = task.problem.graph(task.dtype)
         weight = dense_weight(graph)
@@ -169,6 +169,54 @@ def judge(task: Task) -> Verdict:
         return Verdict(WRONG, f"off by {worst:.1e}")
     verdict.gradient = judge_gradient(task, weight, leaf, solution, fallback)
     return Verdict(WRONG, verdict.gradient) if verdict.gradient not in ("", SOLVED, ADMITTED) else verdict
+
+
+def judge_layer(task: Task) -> Verdict:
+    """The same for the layer, from its features: base nodes first, and against weights in extended precision."""
+    assert task.problem.features is not None
+    index, value = task.problem.index, task.problem.value
+    order = np.concatenate([index, np.setdiff1d(np.arange(len(task.tau)), index)])
+    m, n, classes = len(index), len(order), value.shape[1]
+    x = torch.tensor(task.problem.features[order], dtype=task.dtype, requires_grad=True)
+    tau, k, normalize = float(task.tau.max()), task.problem.k, bool(task.parameters["normalize"])
+    layer = gll.GraphLearningLayer(classes, k=k, equation=gll.Laplace(tau=tau), normalize=normalize)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            out = layer(x[m:], x[:m], torch.tensor(value.argmax(1)))
+            out.mul(torch.linspace(-1, 1, classes)).mean().backward()
+        except (gll.SolveError, ValueError) as error:
+            return Verdict(ADMITTED, str(error)[-80:])
+        except Exception as error:
+            return Verdict(CRASHED, repr(error)[:200])
+        graph, solution = layer.last_graph, layer.last_solution
+    assert graph is not None
+    assert solution is not None
+    assert x.grad is not None
+    if not bool(torch.isfinite(out).all() and torch.isfinite(x.grad).all()):
+        return Verdict(WRONG, "output or gradient is not finite")
+    fallback = np.zeros(n, bool) if solution.unreached_nodes is None else solution.unreached_nodes.numpy()
+    weight, _, epsilon = reference.knn_weight(task.problem.features[order], k, normalize)
+    size = np.ones(n) if normalize else np.abs(task.problem.features[order]).max(1)
+    coarse = (epsilon > 0) & (epsilon <= (1e-2 / TOLERANCE if normalize else 2) * torch.finfo(task.dtype).eps * size)
+    weight = np.where(dense_edges(graph), weight, 0)
+    hard = np.eye(classes)[value.argmax(1)]
+    expected = reference.laplace(weight, np.arange(m), hard, np.full(n, tau), np.zeros((n, classes)))
+    cut_off = np.isnan(expected).any(1)
+    verdict = Verdict(SOLVED, "", int((fallback & cut_off).sum()), int((fallback & ~cut_off).sum()))
+    if coarse.any():  # features do not resolve some distances: any answer is that of features a rounding away
+        return verdict
+    if (cut_off & ~fallback).any():
+        return Verdict(WRONG, "a node that no label reaches is not reported")
+    got = np.concatenate([hard, out.detach().double().exp().numpy() - layer.floor])
+    error = np.abs(got - expected)[~fallback & ~cut_off].max(initial=0)
+    return Verdict(WRONG, f"off by {error:.1e}") if error > TOLERANCE else verdict
+
+
+def dense_edges(graph: gll.Graph) -> np.ndarray:
+    edge = np.zeros((graph.num_nodes, graph.num_nodes), bool)
+    edge[graph.topology.i, graph.topology.j] = True
+    return edge | edge.T
 
 
 def judge_gradient(task: Task, weight: Array, leaf: torch.Tensor, solution: gll.Solution, fallback: np.ndarray) -> str:
