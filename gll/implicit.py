@@ -34,10 +34,11 @@ from gll.operators import Operator, component_mean
 from gll.problem import Inputs, Problem
 from gll.solution import RESULT, Solution, SolveError, Unreached, UnreachedWarning
 from gll.solvers.auto import Auto
-from gll.solvers.base import AbstractLinearSolver
+from gll.solvers.base import AbstractLinearSolver, LinearSolution
 from gll.solvers.newton import Newton
 
-ERROR_TOLERANCE = 1e-6  # estimated error from which on a node counts as unresolved
+ERROR_TOLERANCE = 1e-6  # estimated error (or ten times the solver's rtol) from which on a node counts as unresolved
+WEAK_LINK = 1e-8  # share of a node's weights that may be cut off with unresolved neighbours without changing it
 Weak = Callable[..., Tensor]
 
 
@@ -171,8 +172,11 @@ def solve(
             return failed(RESULT.ILL_CONDITIONED, f"{int(outcome.unresolved.sum())} of {n} nodes")
         lost = torch.zeros(n, dtype=torch.bool, device=device)
         lost[problem.free] = outcome.unresolved
-        if carries_load(constant, lost):  # what flows out of these nodes decides the others, and is not known
-            return failed(RESULT.ILL_CONDITIONED, f"{int(lost.sum())} of {n} nodes, some with a source or soft label")
+        if carries_load(constant, lost) or _share_cut(graph, lost, ~lost & free) > WEAK_LINK:
+            # What flows through these nodes decides the others, so they cannot be left out.
+            return failed(
+                RESULT.ILL_CONDITIONED, f"estimated error {outcome.error:.0e} on {int(lost.sum())} of {n} nodes"
+            )
         dropped = lost if dropped is None else dropped | lost
     else:
         return failed(RESULT.ILL_CONDITIONED, "more nodes are unresolved in every round")
@@ -249,11 +253,11 @@ class _Outcome:
         if isinstance(state, RESULT):
             return dataclasses.replace(bad, result=state)
 
-        found = linear.run_judged(operator, state, -problem.residual(u))
+        found = linear.run_judged(operator, state, -problem.residual(u), start=u)
         if not bool(torch.isfinite(found.value).all()):
             return dataclasses.replace(bad, result=RESULT.NONFINITE_OUTPUT)
-        off = float(found.error.max())
-        lost = not off <= ERROR_TOLERANCE
+        off, tolerance = float(found.error.max()), max(ERROR_TOLERANCE, 10 * linear.rtol)
+        lost = not off <= tolerance
         # Too few iterations are the solver's failure; an error in spite of convergence is the problem's nature.
         if found.result is RESULT.BREAKDOWN:
             return bad
@@ -266,8 +270,8 @@ class _Outcome:
             steps=steps + found.steps,
             residual=found.residual,
             error=off,
-            unresolved=~(found.error <= ERROR_TOLERANCE) if lost else None,
-            adjoint=_adjoint_solver(linear, operator, state, found.rounds),
+            unresolved=~(found.error <= tolerance) if lost else None,
+            adjoint=_adjoint_solver(linear, operator, state, found),
             method=method,
         )
 
@@ -290,7 +294,7 @@ def _continued(problem: Problem, newton: Newton, u: Tensor) -> tuple[Tensor, RES
 
 
 def _adjoint_solver(
-    linear: AbstractLinearSolver, operator: Operator, state: Any, rounds: int
+    linear: AbstractLinearSolver, operator: Operator, state: Any, forward: LinearSolution
 ) -> Callable[[Tensor], Tensor]:
     """ū -> v with A v = ū. Always raises on failure: a wrong gradient must not pass for a right one."""
 
@@ -298,7 +302,7 @@ def _adjoint_solver(
         if not bool(torch.isfinite(u_bar).all()):  # an overflow upstream, as gradient scaling provokes: hand it on
             return torch.full_like(u_bar, float("nan"))
         with torch.no_grad():
-            found = linear.run(operator, state, u_bar.to(operator.weight.dtype), rounds=rounds)
+            found = linear.run(operator, state, u_bar.to(operator.weight.dtype), like=forward)
         if found.result is not RESULT.SUCCESSFUL:
             raise SolveError(found.result, f"in the adjoint solve, relative residual {found.worst:.1e}")
         return found.value
@@ -332,6 +336,14 @@ def _sort_nodes(
     reached[graph.components[pinned]] = True  # component numbers are below n
     dropped = ~reached[graph.components]
     return boundary, dropped if bool(dropped.any()) else None
+
+
+def _share_cut(graph: Graph, lost: Tensor, kept: Tensor) -> float:
+    """The largest share of its weights that a kept node has with lost ones."""
+    t, weight = graph.topology, graph.weight.detach().double()
+    between = torch.where(lost[t.i] != lost[t.j], weight, 0)
+    share = t.degree(between) / t.degree(weight).clamp(min=1e-300)
+    return float(torch.where(kept, share, 0).max())
 
 
 def _uniform(equation: AbstractEquation, labels: Labels | None) -> float:

@@ -204,7 +204,7 @@ class GraphLearningLayer(nn.Module):
         m, k = len(base), min(self.k, len(base))
         graph, solution = self._solve(base, labels) if m > 1 else (None, None)
         value = labels.value if solution is None else solution.value
-        scale = power_of_two_scale(base)
+        scale = power_of_two_scale(torch.cat([base, x]))
         a, b = base / scale, x / scale
         index = self.search.query(a, b, k)
         row = torch.arange(len(x), device=x.device).repeat_interleave(k)
@@ -212,8 +212,9 @@ class GraphLearningLayer(nn.Module):
         topology, edge = Topology.from_pairs(m + len(x), index.flatten(), row + m)
         sqdist = (b[topology.j - m] - a[topology.i]).square().sum(1)
         query = knn_bandwidth(self.bandwidth, sqdist, edge.view(len(x), k), b, scale)
-        own = query.new_ones(1) if graph is None else self._base_bandwidth(a, scale)
-        weight = pair_weight(sqdist, own[topology.i], query[topology.j - m], self.kernel)
+        # A base of one node has no bandwidth of its own: it takes the query's.
+        own = query[topology.j - m] if graph is None else self._base_bandwidth(a, scale)[topology.i]
+        weight = pair_weight(sqdist, own, query[topology.j - m], self.kernel)
         star = Graph(topology, weight, features=torch.cat([base, x]))
         known = Labels(torch.arange(m, device=x.device), value)
         answer = solve(self.equation.extension(), star, known, solver=self.solver, unreached=Unreached.NEAREST)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gll.operators import Operator
 from gll.solution import RESULT
-from gll.solvers.base import AbstractLinearSolver
+from gll.solvers.base import AbstractLinearSolver, Goal
 from gll.solvers.cg import ConjugateGradient
 from gll.solvers.cholesky import Cholesky
 
@@ -66,8 +66,8 @@ class Auto(AbstractLinearSolver):
     def is_direct(self, state: Any) -> bool:
         return isinstance(state.solver, Cholesky)
 
-    def compute(self, state: Any, rhs: Tensor) -> tuple[Tensor, RESULT, int]:
-        x, result, steps = state.solver.compute(state.state, rhs)
+    def compute(self, state: Any, rhs: Tensor, goal: Goal) -> tuple[Tensor, RESULT, int]:
+        x, result, steps = state.solver.compute(state.state, rhs, goal)
         size = state.operator.size * (rhs.shape[1] if state.operator.coupled else 1)
         if result is RESULT.MAX_STEPS and isinstance(state.solver, ConjugateGradient) and size <= self.dense_rescue:
             direct = Cholesky(rtol=self.rtol)
@@ -75,6 +75,6 @@ class Auto(AbstractLinearSolver):
             if isinstance(factor, RESULT):
                 return x, factor, steps
             state.solver, state.state = direct, factor
-            x, result, more = direct.compute(factor, rhs)
+            x, result, more = direct.compute(factor, rhs, goal)
             steps += more
         return x, result, steps

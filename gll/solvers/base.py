@@ -14,7 +14,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import torch
 from jaxtyping import Float
@@ -23,7 +23,21 @@ from torch import Tensor
 from gll.operators import Operator
 from gll.solution import RESULT
 
-ERROR_GOAL = 1e-8  # correcting goes on until the estimated error is below this, or stops shrinking
+ERROR_GOAL = 1e-8  # correcting goes on until the estimated error is below this (or rtol), or stops shrinking
+
+
+class Goal(NamedTuple):
+    """When a column is solved: no node asks for a correction |r_i|/A_ii above max(atol, rtol · max(size, max_i |x_i|)).
+
+    All (C,). `size` is known when x corrects something larger than itself: a warm start, an earlier round.
+    """
+
+    rtol: Tensor
+    atol: Tensor
+    size: Tensor
+
+    def allowed(self, x: Float[Tensor, "m c"]) -> Float[Tensor, " c"]:
+        return torch.maximum(self.atol, self.rtol * torch.maximum(self.size, x.abs().amax(0)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +45,8 @@ class LinearSolution:
     """x with A x = rhs: the verdict, the iterations, and how far off it may be.
 
     `residual` is relative, per column, and `worst` the largest of them; `error` (m,) estimates the error at every node,
-    as a fraction of the largest value; `rounds` is how often the solution was corrected.
+    as a fraction of the largest value; `rounds` is how often the solution was corrected, and `needed` the relative
+    residual that it takes to bring the error down to its goal.
     """
 
     value: Float[Tensor, "m c"]
@@ -41,6 +56,7 @@ class LinearSolution:
     worst: float
     error: Float[Tensor, " m"]
     rounds: int
+    needed: float
 
 
 class AbstractLinearSolver(ABC):
@@ -59,16 +75,16 @@ class AbstractLinearSolver(ABC):
         """Prepare: factorise, or build a preconditioner. Returns a state, or a `RESULT` that says why not."""
 
     @abstractmethod
-    def compute(self, state: Any, rhs: Float[Tensor, "m c"]) -> tuple[Tensor, RESULT, int]:
-        """An approximate solution of A x = rhs, its verdict and the number of iterations."""
+    def compute(self, state: Any, rhs: Float[Tensor, "m c"], goal: Goal) -> tuple[Tensor, RESULT, int]:
+        """An approximate solution of A x = rhs, its verdict and the number of iterations. A direct method ignores `goal`."""
 
     def describe(self, size: int, columns: int, device: torch.device) -> str:
         """Which method would run on such a system, and why."""
         return repr(self)
 
-    @abstractmethod
     def is_direct(self, state: Any) -> bool:
         """Whether `compute` is a factorisation, whose corrections shrink by a fixed factor where it is sound."""
+        return False
 
     @final
     def dtype_for(self, dtype: torch.dtype) -> torch.dtype:
@@ -76,13 +92,18 @@ class AbstractLinearSolver(ABC):
         return dtype if self.rtol >= 1e3 * torch.finfo(dtype).eps else torch.float64
 
     @final
-    def run(self, operator: Operator, state: Any, rhs: Float[Tensor, "m c"], *, rounds: int = 0) -> LinearSolution:
-        """Solve, then correct by the true residual: `rounds` times, and on until `rtol` is met or progress stops."""
-        return self._correct(operator, state, rhs, _none, rounds)
+    def run(
+        self, operator: Operator, state: Any, rhs: Float[Tensor, "m c"], *, like: LinearSolution | None = None
+    ) -> LinearSolution:
+        """Solve, then correct by the true residual until `rtol` is met or progress stops; at least as well as `like`."""
+        rounds, rtol = (0, None) if like is None else (like.rounds, like.needed)
+        return self._correct(operator, state, rhs, _none, rounds=rounds, rtol=rtol)
 
     @final
-    def run_judged(self, operator: Operator, state: Any, rhs: Float[Tensor, "m c"]) -> LinearSolution:
-        """As `run`, with an estimate of the error at every node.
+    def run_judged(
+        self, operator: Operator, state: Any, rhs: Float[Tensor, "m c"], *, start: Float[Tensor, "m c"]
+    ) -> LinearSolution:
+        """As `run`, for the correction to `start` (which sets the scale), with an estimate of the error at every node.
 
         A small residual does not make a small error where a cluster hangs on the rest by a thread. So
 
@@ -90,34 +111,38 @@ class AbstractLinearSolver(ABC):
           cluster and whose right-hand side, the excess, is free of rounding;
         - a direct solver is asked for one more correction than it needs, and what that changes is the error;
         - for an iterative one, A h = diagonal is solved as well (h is the expected number of steps of a random walk to
-          the boundary). Since A^-1 ≥ 0 and |residual| ≤ worst · diagonal, the error is at most worst · h.
+          the boundary). Since A^-1 ≥ 0 and |residual| ≤ worst · diagonal, the error is at most worst · h; and h itself
+          is at most twice what was found once A h ≥ diagonal / 2.
 
         Where constants are in the null space, a vector without structure stands in for the constant.
         """
         direct, c = self.is_direct(state), rhs.shape[1]
-        known = _known_answer(operator, c)
+        known, size = _known_answer(operator, c), start.abs().amax(0)
         extras = [operator.matvec(known)]
         rounding = 8 * torch.finfo(rhs.dtype).eps  # of the residual, in the same units as `worst`
         bounded = not direct and operator.components is None and not operator.coupled
         if bounded:
-            diagonal = operator.diagonal
-            extras.append((diagonal if diagonal.dim() == 2 else diagonal[:, None]).expand(-1, known.shape[1]))
+            extras.append(_as_columns(operator.diagonal).expand(-1, known.shape[1]))
         if not operator.shared:
-            found, *others = (
-                self._correct(operator, state, b, _by_correction if direct else _none, 0) for b in [rhs, *extras]
-            )
+            by = _by_correction if direct else _none
+            found = self._correct(operator, state, rhs, by, size=size)
+            others = [self._correct(operator, state, extras[0], by)]
             error = torch.maximum(found.error, (others[0].value - known).abs().amax(1))
-            if len(others) > 1:
+            if bounded:
+                others.append(self._correct(operator, state, extras[1], by, bounds=known.shape[1]))
                 error = torch.maximum(error, 2 * (found.worst + rounding) * others[1].value.abs().amax(1))
             return dataclasses.replace(found, error=error, rounds=max(f.rounds for f in (found, *others)))
 
-        def error_of(x: Tensor, worst: Tensor, correction: Tensor | None) -> Tensor:
+        def error_of(x: Tensor, worst: Tensor, correction: Tensor | None, size: Tensor) -> Tensor:
             error = (x[:, c] - known[:, 0]).abs()
             if direct:
-                return torch.maximum(error, _by_correction(x, worst, correction))
+                return torch.maximum(error, _by_correction(x, worst, correction, size))
             return torch.maximum(error, 2 * (worst + rounding) * x[:, c + 1].abs()) if bounded else error
 
-        found = self._correct(operator, state, torch.cat([rhs, *extras], 1), error_of, 0)
+        sizes = torch.cat([size, size.new_zeros(len(extras))])
+        found = self._correct(
+            operator, state, torch.cat([rhs, *extras], 1), error_of, size=sizes, bounds=1 if bounded else 0
+        )
         return dataclasses.replace(found, value=found.value[:, :c], residual=found.residual[:c])
 
     def _correct(
@@ -125,20 +150,33 @@ class AbstractLinearSolver(ABC):
         operator: Operator,
         state: Any,
         rhs: Tensor,
-        error_of: Callable[[Tensor, Tensor, Tensor | None], Tensor],
-        rounds: int,
+        error_of: Callable[[Tensor, Tensor, Tensor | None, Tensor], Tensor],
+        *,
+        rounds: int = 0,
+        rtol: float | None = None,
+        size: Tensor | None = None,
+        bounds: int = 0,
     ) -> LinearSolution:
+        """Solve and correct. The last `bounds` columns are the h of `run_judged`, which need A h ≥ diagonal / 2 only."""
         rhs = operator.project(rhs)
-        diagonal = operator.diagonal if operator.diagonal.dim() == 2 else operator.diagonal[:, None]
+        diagonal = _as_columns(operator.diagonal)
         per_node = torch.where(diagonal > 0, diagonal, 1)
-        x, result, steps = self.compute(state, rhs)
+        exact, zero = rhs.shape[1] - bounds, rhs.new_zeros(rhs.shape[1])
+        aim = self.rtol if rtol is None else min(rtol, self.rtol)
+        goal = Goal(zero + aim, zero.clone(), zero if size is None else size)
+        goal.rtol[exact:], goal.atol[exact:] = 0, 0.5
+        x, result, steps = self.compute(state, rhs, goal)
         x, best, correction = operator.project(x), float("inf"), None
         for done in range(12):
             residual = operator.project(rhs - operator.matvec(x))
-            relative = (residual / per_node).abs().amax(0) / _positive(x.abs().amax(0))
-            error = error_of(x, relative.max(), correction)
-            worst, off = torch.stack([relative.max(), error.max()]).tolist()
-            score = max(worst / self.rtol, off / ERROR_GOAL)
+            ask, sizes = (residual / per_node).abs().amax(0), torch.maximum(x.abs().amax(0), goal.size)
+            relative = ask / _positive(sizes)
+            worst_yet = relative[:exact].max() if exact else ask.new_zeros(())
+            error = error_of(x, worst_yet, correction, sizes)
+            # A column of zeros asks for nothing and is allowed nothing: 0/0, solved.
+            bound = (ask / goal.allowed(x)).nan_to_num(0).max()
+            worst, off, bound = torch.stack([worst_yet, error.max(), bound]).tolist()
+            score = max(bound, off / max(ERROR_GOAL, self.rtol))
             # Stop when solved, when a correction did not halve what is wrong, or when it is not a number.
             solved, stuck = score <= 1, done > 0 and not score < best / 2
             if (solved and done >= rounds) or (stuck and not solved) or not math.isfinite(worst):
@@ -146,7 +184,10 @@ class AbstractLinearSolver(ABC):
             if result is RESULT.BREAKDOWN:
                 break
             best = score
-            correction, result, more = self.compute(state, residual)
+            # Ask of the correction what is still missing, and a little more.
+            tighter = max(min(aim, 0.3 * worst / max(score, 1e3 if solved else 1)), torch.finfo(x.dtype).eps)
+            finer = goal._replace(size=sizes, rtol=torch.where(goal.rtol > 0, tighter, 0), atol=goal.atol / 2)
+            correction, result, more = self.compute(state, residual, finer)
             correction = operator.project(correction)
             x, steps = x + correction, steps + more
         if not math.isfinite(worst):
@@ -155,7 +196,11 @@ class AbstractLinearSolver(ABC):
             result = RESULT.SUCCESSFUL
         elif result is RESULT.SUCCESSFUL:  # the solver believes to have converged, the true residual says otherwise
             result = RESULT.ILL_CONDITIONED
-        return LinearSolution(x, result, steps, relative, worst, error, done)
+        finest = torch.finfo(x.dtype).eps
+        needed = (
+            max(finest, min(self.rtol, max(worst, finest) * max(ERROR_GOAL, self.rtol) / off)) if off else self.rtol
+        )
+        return LinearSolution(x, result, steps, relative, worst, error, done, needed)
 
 
 def _known_answer(operator: Operator, classes: int) -> Tensor:
@@ -165,15 +210,19 @@ def _known_answer(operator: Operator, classes: int) -> Tensor:
     return operator.project(torch.frac(0.6180339887498949 * count)[:, None])
 
 
-def _none(x: Tensor, worst: Tensor, correction: Tensor | None) -> Tensor:
+def _none(x: Tensor, worst: Tensor, correction: Tensor | None, size: Tensor) -> Tensor:
     return x.new_zeros(len(x))
 
 
-def _by_correction(x: Tensor, worst: Tensor, correction: Tensor | None) -> Tensor:
+def _by_correction(x: Tensor, worst: Tensor, correction: Tensor | None, size: Tensor) -> Tensor:
     """What the last correction changed at every node, relative to the largest value; unknown before the first."""
     if correction is None:
         return x.new_full((len(x),), torch.inf)
-    return (correction.abs() / _positive(x.abs().amax(0))).amax(1)
+    return (correction.abs() / _positive(size)).amax(1)
+
+
+def _as_columns(diagonal: Tensor) -> Tensor:
+    return diagonal if diagonal.dim() == 2 else diagonal[:, None]
 
 
 def _positive(a: Tensor) -> Tensor:

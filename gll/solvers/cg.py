@@ -1,8 +1,9 @@
 """Conjugate gradients for all columns at once.
 
 The operator is scaled to a unit diagonal, so Jacobi's preconditioner is built in; a stronger one (`amg.py`) can be
-plugged in. Each column stops by itself:  |r|₂ ≤ rtol |b|₂  for the scaled, recursively updated residual r.
-`AbstractLinearSolver.run` then checks the true residual and restarts from it if rounding has parted the two.
+plugged in. Each column stops by itself, when no node asks for a correction |r_i|/A_ii larger than rtol max|x|, where r
+is the recursively updated residual. `AbstractLinearSolver.run` then checks the true residual and restarts from it if
+rounding has parted the two.
 
 Read next: `implicit.py`.
 """
@@ -20,7 +21,7 @@ from torch import Tensor
 
 from gll.operators import Operator, Scaled
 from gll.solution import RESULT
-from gll.solvers.base import AbstractLinearSolver
+from gll.solvers.base import AbstractLinearSolver, Goal
 
 
 class AbstractPreconditioner(ABC):
@@ -52,20 +53,15 @@ class ConjugateGradient(AbstractLinearSolver):
         ready = None if self.preconditioner is None else self.preconditioner.prepare(operator)
         return operator, operator.scaled_matvec(), ready
 
-    def is_direct(self, state: Any) -> bool:
-        return False
-
-    def compute(self, state: Any, rhs: Float[Tensor, "m c"]) -> tuple[Tensor, RESULT, int]:
+    def compute(self, state: Any, rhs: Float[Tensor, "m c"], goal: Goal) -> tuple[Tensor, RESULT, int]:
         operator, apply, precondition = state
-        dot = operator.dot
-        r = rhs * operator.scale
+        dot, scale = operator.dot, operator.scale
+        r = rhs * scale
         x = torch.zeros_like(r)
         z = r if precondition is None else precondition(r)
         p = z.clone()
         rz = dot(r, z)
-        # Half the tolerance goes to this residual, measured in another norm than the one that is promised.
-        goal = (self.rtol / 2) ** 2 * dot(r, r)
-        indefinite = torch.zeros_like(goal, dtype=torch.bool)
+        indefinite = torch.zeros_like(rz, dtype=torch.bool)
         rounding = 1e2 * torch.finfo(r.dtype).eps
         step = 0
         while step < self.max_steps:
@@ -73,25 +69,27 @@ class ConjugateGradient(AbstractLinearSolver):
             curvature = dot(p, q)
             # Rounding can make the curvature of a nearly flat direction negative; only more than that counts.
             indefinite |= curvature < -rounding * dot(p, p)
-            # A finished column has p = 0 or nearly so: its step length is 0/0, and is set to 0.
-            alpha = torch.where(curvature != 0, rz / curvature, 0)
+            alpha = torch.where(curvature != 0, rz / curvature, 0)  # 0/0 in a finished column, where p = 0
             x = torch.addcmul(x, p, alpha)
             r = torch.addcmul(r, q, alpha, value=-1)
-            rr = dot(r, r)
-            step += 1
-            if step % self.check_every == 0 or step == self.max_steps:
-                if bool(indefinite.any()):
-                    return x * operator.scale, RESULT.BREAKDOWN, step
-                active = rr > goal
-                if not bool(active.any()):
-                    return x * operator.scale, RESULT.SUCCESSFUL, step
-                if not bool(torch.isfinite(rr).all()):
-                    return x * operator.scale, RESULT.NONFINITE_OUTPUT, step
             z = r if precondition is None else precondition(r)
-            rz_new = rr if precondition is None else dot(r, z)
-            # Columns that have converged stop changing: without this, they would go on to divide rounding by rounding.
-            beta = torch.where((rz > 0) & (rr > goal), rz_new / rz, 0)
-            p = torch.addcmul(z, p, beta)
-            rz = torch.where(rr > goal, rz_new, 0)
-            p = torch.where(rr > goal, p, 0)
-        return x * operator.scale, RESULT.MAX_STEPS, step
+            rz, last = dot(r, z), rz
+            p = torch.addcmul(z, p, torch.where(last != 0, rz / last, 0))
+            step += 1
+            if step % self.check_every and step < self.max_steps:
+                continue
+            # |r_i| / A_ii and |x_i| in the original variables, with half the tolerance for the parting of this residual,
+            # which is updated recursively, from the true one.
+            ask = (r * scale).abs().amax(0)
+            active = ask > goal.allowed(x * scale) / 2
+            if operator.coupled:
+                active = active.any().expand_as(active)
+            broken, unfinished, finite = torch.stack(
+                [indefinite.any(), active.any(), torch.isfinite(ask).all()]
+            ).tolist()
+            if broken or not unfinished or not finite:
+                verdict = RESULT.SUCCESSFUL if finite else RESULT.NONFINITE_OUTPUT
+                return x * scale, RESULT.BREAKDOWN if broken else verdict, step
+            # A column that is solved stops changing: it would go on to divide rounding by rounding.
+            p, rz = torch.where(active, p, 0), torch.where(active, rz, 0)
+        return x * scale, RESULT.MAX_STEPS, step

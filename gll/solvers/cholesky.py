@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gll.operators import Operator
 from gll.solution import RESULT
-from gll.solvers.base import AbstractLinearSolver
+from gll.solvers.base import AbstractLinearSolver, Goal
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +54,7 @@ class Cholesky(AbstractLinearSolver):
     def is_direct(self, state: Any) -> bool:
         return True
 
-    def compute(self, state: Any, rhs: Float[Tensor, "m c"]) -> tuple[Tensor, RESULT, int]:
+    def compute(self, state: Any, rhs: Float[Tensor, "m c"], goal: Goal) -> tuple[Tensor, RESULT, int]:
         operator, scale = state.operator, state.operator.scale
         b = rhs * scale
         if operator.coupled:

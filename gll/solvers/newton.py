@@ -79,7 +79,9 @@ class Newton:
                     return solution, shift
             if shift > 1e3:
                 zero = torch.zeros_like(rhs)
-                return LinearSolution(zero, RESULT.BREAKDOWN, 0, zero[0], float("nan"), zero[:, 0], 0), shift
+                return LinearSolution(
+                    zero, RESULT.BREAKDOWN, 0, zero[0], float("nan"), zero[:, 0], 0, self.linear.rtol
+                ), shift
             shift = max(10 * shift, 1e-2)
 
     @staticmethod
