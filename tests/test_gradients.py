@@ -256,7 +256,7 @@ SOLVERS: dict[str, object] = {
 
 def _solver_cases() -> Iterator[tuple[str, str]]:
     for solver in SOLVERS:
-        for name in ("Laplace", "SoftLaplace", "Poisson", "PLaplace 4", "GinzburgLandau 3", "Elliptic"):
+        for name in ("Laplace", "Poisson", "PLaplace 4", "GinzburgLandau 3"):
             if "AMG" in solver and (name == "Poisson" or name in NONLINEAR):
                 continue  # says so itself, see test_solvers.py
             yield solver, name
