@@ -55,7 +55,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         "SoftLaplace without labels .* determines nothing",
     ),
     "no start": (lambda: attempt(gll.GinzburgLandau()), ValueError, r"many solutions: pass initial=\(n, C\)"),
-    "unknown policy": (lambda: attempt(unreached="ignore"), ValueError, r"uniform.*raise.*nearest"),
+    "unknown policy": (lambda: attempt(unreached="ignore"), ValueError, "choose 'uniform', 'nearest' or 'raise'"),
     # shapes and types
     "source shape": (
         lambda: attempt(gll.Laplace(source=zeros(4))),

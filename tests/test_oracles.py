@@ -186,6 +186,31 @@ def test_layer_equals_dense_autograd(tau: float, device: torch.device) -> None:
 
 
 @pytest.mark.parametrize("tau", [0.0, 0.05])
+@pytest.mark.parametrize("epsilon", [None, 0.7], ids=["self-tuned", "constant"])
+def test_layer_in_float32_equals_dense_autograd_in_float64(
+    tau: float, epsilon: float | None, device: torch.device
+) -> None:
+    """Single precision, where small batches take a path of their own: the same logits and gradients to 1e-5."""
+    classes = torch.tensor([0, 1, 2, 0, 1, 2], device=device)
+    bandwidth = None if epsilon is None else gll.Constant(epsilon)
+    layer = gll.GraphLearningLayer(CLASSES, k=K, equation=gll.Laplace(tau=tau), bandwidth=bandwidth)
+    x, base = features(device, 1).detach()[:9].float(), features(device, 2).detach()[:6].float()
+
+    def theirs(x: Tensor, base: Tensor) -> Tensor:
+        w = oracles.weights(oracles.unit(torch.cat([base, x])), K, epsilon=epsilon)
+        one_hot = torch.eye(CLASSES, dtype=F64, device=device)[classes]
+        return torch.log(oracles.laplace(w, torch.arange(6, device=device), one_hot, tau)[6:] + 1e-8)
+
+    def ours(x: Tensor, base: Tensor) -> Tensor:
+        logits = layer(x.float(), base.float(), classes)
+        assert logits.dtype == torch.float32
+        return logits.double()
+
+    inputs = {"x": x.double().requires_grad_(), "base": base.double().requires_grad_()}
+    compare(ours, theirs, inputs, tolerance=1e-5)
+
+
+@pytest.mark.parametrize("tau", [0.0, 0.05])
 def test_inductive_layer_equals_dense_autograd(tau: float, device: torch.device) -> None:
     """Each query is a weighted mean of its k nearest base nodes, whose own values are solved without it."""
     classes = torch.tensor([0, 1, 2, -1, 1, 2, -1], device=device)
