@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from sklearn.datasets import load_digits
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -242,6 +241,8 @@ HEADS: dict[str, tuple[dict[str, Any], float]] = {
 @pytest.mark.parametrize("head", HEADS)
 def test_an_encoder_learns_digits_through_the_layer(head: str) -> None:
     """30 steps of a small network on 700 digits; thresholds below the worst of several seeds (0.90, Poisson 0.80)."""
+    from sklearn.datasets import load_digits
+
     options, threshold = HEADS[head]
     digits = load_digits()
     order = torch.randperm(len(digits.target), generator=torch.Generator().manual_seed(0))
