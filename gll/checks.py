@@ -19,7 +19,11 @@ def check_arguments(equation: AbstractEquation, graph: Graph, labels: Labels | N
     """Raise a clear error where the arguments do not fit together; returns the number of columns."""
     n, device = graph.num_nodes, graph.weight.device
     source = getattr(equation, "source", None)
+    _check_tensors(device, dict(weights=graph.weight, initial=initial, **equation.tensors()))
+    if graph.weight.numel() and not float(graph.weight.detach().min()) >= 0 and all_finite(graph.weight):
+        raise ValueError(f"weights must not be negative, the smallest is {float(graph.weight.detach().min()):g}")
     if labels is not None:
+        _check_tensors(device, {"labels": labels.value})
         if len(labels.index) == 0:
             raise ValueError("the set of labelled nodes is empty: give at least one label, or labels=None")
         low, high = torch.stack(torch.aminmax(labels.index)).tolist()
@@ -34,15 +38,6 @@ def check_arguments(equation: AbstractEquation, graph: Graph, labels: Labels | N
         classes = initial.shape[-1]
     else:
         raise ValueError(f"{type(equation).__name__} without labels needs a source or an initial state")
-    tensors = dict(weights=graph.weight, initial=initial, **equation.tensors())
-    tensors |= {} if labels is None else {"labels": labels.value}
-    for name, tensor in tensors.items():
-        if tensor is not None and tensor.device != device:
-            raise ValueError(
-                f"{name} are on {tensor.device}, but the graph's weights are on {device}; move one of them"
-            )
-        if tensor is not None and not tensor.is_floating_point():
-            raise TypeError(f"{name} must be floating point, got {tensor.dtype}")
     if source is not None and source.shape not in ((n,), (n, 1), (n, classes)):
         raise ValueError(f"source must have shape ({n},) or ({n}, {classes}), got {tuple(source.shape)}")
     if initial is not None and initial.shape != (n, classes):
@@ -61,6 +56,16 @@ def check_arguments(equation: AbstractEquation, graph: Graph, labels: Labels | N
     return classes
 
 
+def _check_tensors(device: torch.device, tensors: dict[str, Tensor | None]) -> None:
+    for name, tensor in tensors.items():
+        if tensor is not None and tensor.device != device:
+            raise ValueError(
+                f"{name} are on {tensor.device}, but the graph's weights are on {device}; move one of them"
+            )
+        if tensor is not None and not tensor.is_floating_point():
+            raise TypeError(f"{name} must be floating point, got {tensor.dtype}")
+
+
 def unbalanced_source(constant: Inputs, graph: Graph, classes: int) -> str:
     """Where the source of a Poisson equation does not sum to zero, in words; empty where it does."""
     load = constant.equation.load(constant.labels, graph.num_nodes)
@@ -71,7 +76,8 @@ def unbalanced_source(constant: Inputs, graph: Graph, classes: int) -> str:
     if not bool(bad.any()):
         return ""
     first = int(torch.nonzero(bad)[0])
-    return f"component {first}, of {int((graph.components == first).sum())} nodes, has a source of sum {total[first].tolist()}"
+    count = int((graph.components == first).sum())
+    return f"component {first}, of {count} nodes, has a source of sum {total[first].tolist()}"
 
 
 def carries_load(constant: Inputs, nodes: Tensor) -> bool:

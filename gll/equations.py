@@ -63,7 +63,7 @@ class AbstractEquation(ABC):
     def reaction_slope(self, u: Tensor, x: Tensor) -> Tensor | None:
         """σ_z: (n,) or (n, C); (n, C, C) if coupled; None for zero."""
         if self.coupled:
-            columns = [slope_of(lambda z, c=c: self.sigma(z, x)[:, c], u) for c in range(u.shape[1])]  # type: ignore
+            columns = [slope_of(lambda z, c=c: self.sigma(z, x)[:, c], u) for c in range(u.shape[1])]  # type: ignore[index,misc]
             return torch.stack(columns, 1)
         with torch.no_grad():
             zero = self.sigma(u, x) is None
@@ -202,7 +202,12 @@ class SoftLaplace(AbstractDecaying):
 
     def _strength(self, labels: Labels) -> Tensor:
         value = labels.value
-        return torch.as_tensor(self.lam, dtype=value.dtype, device=value.device).expand(len(value))
+        lam = torch.as_tensor(self.lam, dtype=value.dtype, device=value.device)
+        if lam.shape not in ((), (len(value),)):
+            raise ValueError(
+                f"lam must be a number or one value per labelled node ({len(value)},), got shape {tuple(lam.shape)}"
+            )
+        return lam.expand(len(value))
 
     def pull(self, labels: Labels | None, num_nodes: int) -> Tensor | None:
         return None if labels is None else _at_labels(labels, num_nodes, self._strength(labels))

@@ -241,10 +241,17 @@ class _Outcome:
         method = linear.describe(m, problem.classes, u.device)
         bad = cls(u, RESULT.BREAKDOWN, 0, u[0], float("nan"), None, lambda t: t, method)
         if not equation.linear:
-            if initial is None:
-                u, result, steps = _continued(problem, newton, u)
-            else:
-                u, result, steps = newton.run(problem, u)
+            equations = [equation] if initial is not None else equation.homotopy()
+            if initial is None and problem.inputs.labels is not None and equation.labels_are_boundary:
+                start = cls.find(problem.with_equation(Laplace()), newton, None)
+                if start.unresolved is not None:  # hopeless for the nonlinear equation as well
+                    return start
+                u = start.value
+            for stage in equations:
+                u, result, more = newton.run(problem.with_equation(stage), u)
+                steps += more
+                if result is not RESULT.SUCCESSFUL:
+                    break
             if result is not RESULT.SUCCESSFUL:
                 return dataclasses.replace(bad, result=result, detail=f"after {steps} linear steps of Newton's method")
             method = f"Newton, {method}"
@@ -274,23 +281,6 @@ class _Outcome:
             adjoint=_adjoint_solver(linear, operator, state, found),
             method=method,
         )
-
-
-def _continued(problem: Problem, newton: Newton, u: Tensor) -> tuple[Tensor, RESULT, int]:
-    """Solve a nonlinear equation from scratch: start from the linear one, then through its homotopy."""
-    inputs, steps = problem.inputs, 0
-    if inputs.labels is not None:
-        easy = dataclasses.replace(problem, inputs=Inputs(inputs.weight, inputs.labels, Laplace()))
-        start = _Outcome.find(easy, newton, None)
-        if start.result is RESULT.SUCCESSFUL:
-            u = start.value
-    for equation in inputs.equation.homotopy():
-        step = dataclasses.replace(problem, inputs=Inputs(inputs.weight, inputs.labels, equation))
-        u, result, more = newton.run(step, u)
-        steps += more
-        if result is not RESULT.SUCCESSFUL:
-            break
-    return u, result, steps
 
 
 def _adjoint_solver(

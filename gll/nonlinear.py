@@ -54,6 +54,8 @@ class PLaplace(AbstractDecaying):
 
     def validate(self, topology: Topology, classes: int, dtype: torch.dtype) -> None:
         AbstractDecaying.validate(self, topology, classes, dtype)
+        if isinstance(self.p, Tensor) and self.p.dim() > 0:
+            raise ValueError(f"p must be a number or a scalar tensor, got shape {tuple(self.p.shape)}")
         require(self.p > 1, f"p must be > 1, got {self.p}: at p = 1 the equation is not differentiable")
         require(self.delta > 0, f"delta must be > 0, got {self.delta}")
 
@@ -117,7 +119,7 @@ class Elliptic(AbstractEquation):
     >>> cubic = Elliptic(lambda q, x, y: q + q**3)
     """
 
-    flux: Callable[..., Tensor] = dataclasses.field()  # type: ignore[assignment]
+    flux: Callable[..., Tensor] = dataclasses.field()
     reaction: Callable[..., Tensor] | None = dataclasses.field(default=None)  # type: ignore[assignment]
     source: Tensor | None = None
     parameters: dict[str, Tensor] = dataclasses.field(default_factory=dict)
@@ -156,7 +158,7 @@ class Elliptic(AbstractEquation):
             free._check("reaction", z.repeat(len(node) // len(z))[:, None].expand(-1, classes), node)
 
     def _check(self, name: str, z: Tensor, *at: Tensor) -> None:
-        function = {"flux": self.phi, "reaction": self.sigma}[name]
+        function: Callable[..., Tensor | None] = self.phi if name == "flux" else self.sigma
         with torch.enable_grad():
             value = function(z, *at)
         if not isinstance(value, Tensor) or value.shape != z.shape:
@@ -165,7 +167,7 @@ class Elliptic(AbstractEquation):
             )
         if value.requires_grad:
             raise ValueError(
-                f"{name} uses a tensor that requires a gradient but is not among `parameters`, so it would not get one: "
+                f"{name} uses a tensor that requires a gradient but is not among `parameters`, so it would get none: "
                 "pass it as Elliptic(..., parameters={'name': tensor}) and take it as a keyword argument"
             )
         slope = slope_of(lambda q: function(q, *at), z)
@@ -187,8 +189,9 @@ class Elliptic(AbstractEquation):
             bad = (value - mirror).abs() > 1e-6 * (value.abs() + mirror.abs())
             if bool(bad.any()):
                 row, column = torch.nonzero(bad)[0].tolist()
+                q, here, there = (float(t[row, column]) for t in (z, value, mirror))
                 raise ValueError(
-                    f"flux does not preserve vector fields: φ(q, x, y) must equal -φ(-q, y, x), but at q = "
-                    f"{z[row, column].item():g} they are {value[row, column].item():g} and {mirror[row, column].item():g}; "
+                    "flux does not preserve vector fields: φ(q, x, y) must equal -φ(-q, y, x), but at "
+                    f"q = {q:g} they are {here:g} and {there:g}; "
                     "(φ(q, x, y) - φ(-q, y, x))/2 is the part that the divergence sees"
                 )

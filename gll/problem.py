@@ -7,6 +7,7 @@ so that one object serves the forward solve (with constants) and the derivative 
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 import torch
@@ -78,6 +79,10 @@ class Problem:
             active = torch.nonzero(touches).squeeze(1)
             topology = Topology(topology.num_nodes, topology.i[active], topology.j[active])
         return cls(inputs, topology, active, free, classes, None if components is None else components[free])
+
+    def with_equation(self, equation: AbstractEquation) -> Problem:
+        """The same nodes, edges and labels under another equation."""
+        return dataclasses.replace(self, inputs=Inputs(self.inputs.weight, self.inputs.labels, equation))
 
     def assemble(self, u_free: Tensor, labels: Labels | None) -> Tensor:
         """(n, C): the unknowns on the free nodes, label values on the boundary, zero elsewhere."""

@@ -19,7 +19,7 @@ from gll.operators import component_mean
 
 
 def wnll(graph: Graph, labels: Labels) -> Graph:
-    """Weighted nonlocal Laplacian (Shi, Osher, Zhu 2017): w_ij (γ_i + γ_j)/2 with γ = n/m on the m labelled nodes, else 1.
+    """Weighted nonlocal Laplacian (Shi, Osher, Zhu 2017): w_ij (γ_i + γ_j)/2, γ = n/m on the m labelled nodes, else 1.
 
     Differentiable in: `graph.weight`.
 

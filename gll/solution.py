@@ -70,6 +70,10 @@ class Unreached(enum.Enum):
     RAISE = "raise"
     NEAREST = "nearest"
 
+    @classmethod
+    def _missing_(cls, value: object) -> None:
+        raise ValueError(f"unknown policy {value!r} for unreached nodes; choose 'uniform', 'nearest' or 'raise'")
+
 
 @dataclass(frozen=True, eq=False)
 class Solution:
@@ -80,7 +84,7 @@ class Solution:
         result: the verdict.
         steps: iterations of the solver (of all linear solves together, for a nonlinear equation).
         residual: (C,) largest residual per column, as the correction it asks for at a node over the largest value.
-        error: the error with which a problem of known answer was solved alongside; an estimate for this one.
+        error: the estimated error of `value` at the worst node, as a fraction of the largest value.
         unreached: number of nodes that the equation does not determine and that got a fallback value.
         unreached_nodes: (n,) which ones, or None where there are none.
         dtype: the precision of the computation, which may be higher than that of `value`.

@@ -9,7 +9,7 @@ what the general path needs. It computes the same function, and checks that it d
 - the system: it has a Cholesky factor, and a known answer comes back right (so every node is reached);
 - labels: every base sample has one, within range, and every class a base sample.
 
-Where any of this fails, `fused_logits` returns None and the layer takes the general path, which knows what to do or say.
+Where any of this fails, `fused_logits` returns None and the layer takes the general path, which knows what to do.
 """
 
 from __future__ import annotations
@@ -121,10 +121,12 @@ class _FusedLaplace(torch.autograd.Function):
         features, base, labels, x, g, u, lifted, d, w, factor, s, index, e, inverse, length = ctx.saved_tensors
         setting = ctx.setting
         if torch.is_grad_enabled():  # create_graph=True: the general path is differentiable again
-            inputs = [features.view_as(features), base.view_as(base)]
-            logits = ctx.general(*inputs, labels)
-            grads = torch.autograd.grad(logits, inputs, cotangents[0], create_graph=True, materialize_grads=True)
-            return *grads, None, None, None
+            nodes = [features.view_as(features), base.view_as(base)]
+            wanted = ctx.needs_input_grad[:2]
+            inputs = [t for t, w in zip(nodes, wanted, strict=True) if w]
+            logits = ctx.general(*nodes, labels)
+            grads = iter(torch.autograd.grad(logits, inputs, cotangents[0], create_graph=True, materialize_grads=True))
+            return *(next(grads) if w else None for w in wanted), None, None, None
         v = solve_factored(factor, (cotangents[0] / lifted).mul_(s), inverted=factor.is_cuda) * s
         u, v = torch.cat([g, u]), torch.cat([torch.zeros_like(g), v])
         product = u @ v.T

@@ -282,8 +282,8 @@ class GraphLearningLayer(nn.Module):
             if missing:
                 self._told_missing = True
                 warnings.warn(
-                    f"classes {missing[:10]}{' ...' if len(missing) > 10 else ''} have no base sample, so the layer can "
-                    "never predict them; draw the base set class by class",
+                    f"classes {missing[:10]}{' ...' if len(missing) > 10 else ''} have no base sample, so the layer "
+                    "can never predict them; draw the base set class by class",
                     UserWarning,
                     stacklevel=3,
                 )
@@ -297,4 +297,4 @@ class GraphLearningLayer(nn.Module):
                 mine = cast(Tensor | None, getattr(self, name))
                 device = stored.device if mine is None else mine.device
                 setattr(self, name, torch.empty_like(stored, device=device))
-        super()._load_from_state_dict(state_dict, prefix, *args)  # type: ignore[arg-type]
+        super()._load_from_state_dict(state_dict, prefix, *args)

@@ -76,7 +76,7 @@ class AbstractLinearSolver(ABC):
 
     @abstractmethod
     def compute(self, state: Any, rhs: Float[Tensor, "m c"], goal: Goal) -> tuple[Tensor, RESULT, int]:
-        """An approximate solution of A x = rhs, its verdict and the number of iterations. A direct method ignores `goal`."""
+        """An approximate solution of A x = rhs, its verdict, and the iterations. A direct method ignores `goal`."""
 
     def describe(self, size: int, columns: int, device: torch.device) -> str:
         """Which method would run on such a system, and why."""
@@ -95,7 +95,7 @@ class AbstractLinearSolver(ABC):
     def run(
         self, operator: Operator, state: Any, rhs: Float[Tensor, "m c"], *, like: LinearSolution | None = None
     ) -> LinearSolution:
-        """Solve, then correct by the true residual until `rtol` is met or progress stops; at least as well as `like`."""
+        """Solve, then correct by the true residual until `rtol` is met or progress stops, or as well as `like` was."""
         rounds, rtol = (0, None) if like is None else (like.rounds, like.needed)
         return self._correct(operator, state, rhs, _none, rounds=rounds, rtol=rtol)
 
@@ -157,7 +157,7 @@ class AbstractLinearSolver(ABC):
         size: Tensor | None = None,
         bounds: int = 0,
     ) -> LinearSolution:
-        """Solve and correct. The last `bounds` columns are the h of `run_judged`, which need A h ≥ diagonal / 2 only."""
+        """Solve and correct. The last `bounds` columns are the h of `run_judged`, where A h ≥ diagonal / 2 is enough."""
         rhs = operator.project(rhs)
         diagonal = _as_columns(operator.diagonal)
         per_node = torch.where(diagonal > 0, diagonal, 1)
@@ -192,7 +192,7 @@ class AbstractLinearSolver(ABC):
             x, steps = x + correction, steps + more
         if not math.isfinite(worst):
             result = RESULT.NONFINITE_OUTPUT
-        elif worst <= self.rtol:
+        elif worst <= self.rtol and result is not RESULT.BREAKDOWN:  # on an indefinite operator, a residual says little
             result = RESULT.SUCCESSFUL
         elif result is RESULT.SUCCESSFUL:  # the solver believes to have converged, the true residual says otherwise
             result = RESULT.ILL_CONDITIONED

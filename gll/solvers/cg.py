@@ -78,8 +78,8 @@ class ConjugateGradient(AbstractLinearSolver):
             step += 1
             if step % self.check_every and step < self.max_steps:
                 continue
-            # |r_i| / A_ii and |x_i| in the original variables, with half the tolerance for the parting of this residual,
-            # which is updated recursively, from the true one.
+            # |r_i| / A_ii and |x_i| in the original variables; half the tolerance is left for the parting of this
+            # residual, which is updated recursively, from the true one.
             ask = (r * scale).abs().amax(0)
             active = ask > goal.allowed(x * scale) / 2
             if operator.coupled:

@@ -42,8 +42,8 @@ class Cholesky(AbstractLinearSolver):
         matrix = operator.scaled_dense()
         lower, info = torch.linalg.cholesky_ex(matrix)
         if bool((info > 0).any()):
-            # Singular to rounding, or indefinite? A shift the size of rounding tells. It makes the factor inexact, which
-            # iterating on residuals repairs where that is possible, and the known answer reveals where it is not.
+            # Singular to rounding, or indefinite? A shift the size of rounding tells. It makes the factor inexact; that
+            # is repaired by correcting with true residuals where possible, and the known answer reveals where not.
             matrix = operator.scaled_dense()
             matrix.diagonal(dim1=-2, dim2=-1).add_(64 * torch.finfo(matrix.dtype).eps * matrix.shape[-1] ** 0.5)
             lower, info = torch.linalg.cholesky_ex(matrix)
