@@ -30,7 +30,7 @@ def clusters(spread: float = 1.0, apart: float = 4.0, n: int = 60, d: int = 3) -
 
 
 def with_outlier(size: float) -> Tensor:
-    x = clusters(n=200, d=2)
+    x = clusters(spread=0.1, apart=1.0, n=200, d=2)
     x[7] = size
     return x
 
@@ -355,6 +355,34 @@ def test_a_weakly_attached_cluster_is_right_or_reported(link: float, dtype: torc
 def test_links_that_float64_resolves_are_not_given_up(link: float) -> None:
     graph, labels = hanging(link, F64)
     assert gll.solve(gll.Laplace(), graph, labels).unreached == 0
+
+
+@pytest.mark.parametrize("dtype", [F32, F64], ids=str)
+@pytest.mark.parametrize("link", [1e-3, 1e-6, 1e-9, 1e-13, 1e-15, 1e-17, 1e-20, 1e-30, 1e-37])
+@pytest.mark.parametrize("kind", ["source", "soft labels", "poisson"])
+def test_what_flows_out_of_a_weakly_attached_cluster_is_not_lost(kind: str, link: float, dtype: torch.dtype) -> None:
+    """Path 0 - 1 ~ 2 - 3 with a weak link in the middle: what enters at 3 must pass through 1 and leave at 0."""
+    weight = torch.diag(torch.tensor([1.0, link, 1.0], dtype=dtype), 1)
+    graph, f = gll.Graph.from_sparse(weight + weight.T), torch.tensor([[0.0], [0.0], [0.0], [1.0]], dtype=dtype)
+    link = float(weight[1, 2])
+    if kind == "source":
+        equation: gll.AbstractEquation = gll.Laplace(source=f)
+        labels, exact = gll.Labels(torch.tensor([0]), f[:1]), [0, 1, 1 + 1 / link, 2 + 1 / link]
+    elif kind == "poisson":  # degree-weighted mean zero, by symmetry
+        equation, labels = gll.Poisson(), gll.Labels(torch.tensor([0, 3]), f[[0, 3]])
+        exact = [-0.25 / link - 0.5, -0.25 / link, 0.25 / link, 0.25 / link + 0.5]
+    else:  # a pull towards 0 and one towards 1, both as weak as the link: three resistances in series
+        equation, labels = gll.SoftLaplace(lam=link), gll.Labels(torch.tensor([0, 3]), f[[0, 3]])
+        total = 3 / link + 2
+        exact = [1 / link / total, (1 / link + 1) / total, (2 / link + 1) / total, (2 / link + 2) / total]
+    solution = gll.solve(equation, graph, labels, throw=False)
+    if solution.result is not gll.RESULT.SUCCESSFUL:
+        assert solution.result is gll.RESULT.ILL_CONDITIONED
+        assert link < 1e-8, "float64 can do this"
+        return
+    assert solution.unreached == 0
+    expected = torch.tensor(exact, dtype=F64)
+    torch.testing.assert_close(solution.value[:, 0].double(), expected, rtol=1e-5, atol=0)
 
 
 POLICIES = {"uniform": [0.5, 0.5], "nearest": [0.0, 1.0]}
