@@ -141,35 +141,29 @@ def _ids(case: tuple[str, str]) -> str:
     return f"{case[0]}-{case[1]}"
 
 
-@pytest.fixture
-def nondeterminism(device: torch.device) -> float:
-    """How far two runs may differ: not at all on the CPU; on a GPU sums are taken in any order."""
-    return 0.0 if device.type == "cpu" else 1e-9
-
-
-def check(function: Callable[..., Tensor], *variables: Tensor, nondeterminism: float = 0.0) -> None:
-    """gradcheck at its default tolerances."""
+def check(function: Callable[..., Tensor], *variables: Tensor) -> None:
+    """gradcheck at its default tolerances, which also ask for the same bits every time, on a GPU too."""
     variables = tuple(v.detach().clone().requires_grad_() for v in variables)
-    assert torch.autograd.gradcheck(function, variables, nondet_tol=nondeterminism)
+    assert torch.autograd.gradcheck(function, variables)
 
 
-def check_twice(function: Callable[..., Tensor], *variables: Tensor, nondeterminism: float = 0.0) -> None:
+def check_twice(function: Callable[..., Tensor], *variables: Tensor) -> None:
     """gradgradcheck at its default tolerances, against one random cotangent."""
     variables = tuple(v.detach().clone().requires_grad_() for v in variables)
     torch.manual_seed(1)
-    assert torch.autograd.gradgradcheck(function, variables, nondet_tol=nondeterminism)
+    assert torch.autograd.gradgradcheck(function, variables)
 
 
 # Every equation in everything --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("case", CASES, ids=_ids)
-def test_gradient(case: tuple[str, str], device: torch.device, nondeterminism: float) -> None:
+def test_gradient(case: tuple[str, str], device: torch.device) -> None:
     name, variable = case
     problem = PROBLEMS[name]
     value = problem.inputs()[variable].to(device)
     warm = problem.solution({variable: value}) if name in NONLINEAR else None
-    check(lambda value: problem.solution({variable: value}, warm=warm), value, nondeterminism=nondeterminism)
+    check(lambda value: problem.solution({variable: value}, warm=warm), value)
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
@@ -204,14 +198,10 @@ SECOND = [
 
 
 @pytest.mark.parametrize("case", SECOND, ids=_ids)
-def test_second_derivative(case: tuple[str, str], device: torch.device, nondeterminism: float) -> None:
+def test_second_derivative(case: tuple[str, str], device: torch.device) -> None:
     name, variable = case
     problem = LINEAR[name]
-    check_twice(
-        lambda value: problem.solution({variable: value}),
-        problem.inputs()[variable].to(device),
-        nondeterminism=nondeterminism,
-    )
+    check_twice(lambda value: problem.solution({variable: value}), problem.inputs()[variable].to(device))
 
 
 @pytest.mark.parametrize("name", ["PLaplace 3", "GinzburgLandau labelled", "Elliptic"])
@@ -292,13 +282,13 @@ GRAPHS: dict[str, Callable[[Tensor], gll.Graph]] = {
 
 
 @pytest.mark.parametrize("name", GRAPHS)
-def test_graph_gradient(name: str, device: torch.device, nondeterminism: float) -> None:
-    check(lambda x: GRAPHS[name](x).weight, _points().to(device), nondeterminism=nondeterminism)
+def test_graph_gradient(name: str, device: torch.device) -> None:
+    check(lambda x: GRAPHS[name](x).weight, _points().to(device))
 
 
 @pytest.mark.parametrize("name", GRAPHS)
-def test_graph_second_derivative(name: str, device: torch.device, nondeterminism: float) -> None:
-    check_twice(lambda x: GRAPHS[name](x).weight, _points().to(device), nondeterminism=nondeterminism)
+def test_graph_second_derivative(name: str, device: torch.device) -> None:
+    check_twice(lambda x: GRAPHS[name](x).weight, _points().to(device))
 
 
 @pytest.mark.parametrize("epsilon", [0.8, [0.5 + 0.1 * i for i in range(N)]], ids=["scalar", "per node"])
