@@ -385,6 +385,30 @@ def test_what_flows_out_of_a_weakly_attached_cluster_is_not_lost(kind: str, link
     torch.testing.assert_close(solution.value[:, 0].double(), expected, rtol=1e-5, atol=0)
 
 
+def test_an_answer_that_float32_cannot_hold_is_an_error() -> None:
+    weight = torch.diag(torch.tensor([1e-39, 1e-39]), 1)
+    with pytest.raises(gll.SolveError, match=r"NONFINITE_OUTPUT: in float32"):
+        gll.solve(
+            gll.Poisson(), gll.Graph.from_sparse(weight + weight.T), gll.Labels(torch.tensor([0, 2]), torch.eye(2))
+        )
+
+
+@pytest.mark.parametrize("link", [1e-38, 1e-40, 1e-44])
+def test_a_gradient_that_float32_cannot_hold_is_an_error_not_an_infinity(link: float) -> None:
+    """∂u/∂w = -∇u ∇v, and v is of the size 1/w."""
+    weight = torch.tensor([link, 2 * link], requires_grad=True)
+    topology, _ = gll.Topology.from_pairs(3, torch.tensor([0, 1]), torch.tensor([1, 2]))
+    labels = gll.Labels(torch.tensor([0, 2]), torch.eye(2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", gll.UnreachedWarning)
+        value = gll.solve(gll.Laplace(), gll.Graph(topology, weight), labels).value
+    try:
+        (1e3 * value[1, 0]).backward()
+    except gll.SolveError:
+        return
+    assert bool(torch.isfinite(weight.grad).all())
+
+
 POLICIES = {"uniform": [0.5, 0.5], "nearest": [0.0, 1.0]}
 
 
