@@ -270,3 +270,33 @@ def test_solvers_are_frozen_and_comparable() -> None:
     assert ConjugateGradient() == ConjugateGradient()
     with pytest.raises(dataclasses.FrozenInstanceError):
         Cholesky().rtol = 1.0  # type: ignore[misc]
+
+
+@pytest.fixture(scope="module")
+def cloud() -> Tensor:
+    """Twelve overlapping clusters in five dimensions, 1200 points."""
+    generator = torch.Generator().manual_seed(6)
+    centre = 2 * torch.randn(12, 1, 5, generator=generator, dtype=F64)
+    return (centre + torch.randn(12, 100, 5, generator=generator, dtype=F64)).reshape(1200, 5)
+
+
+def _value_and_gradient(x: Tensor, solver: AbstractLinearSolver | None) -> tuple[Tensor, Tensor]:
+    x = x.clone().requires_grad_()
+    labels = gll.Labels(torch.arange(0, 1200, 100), torch.eye(4, dtype=x.dtype)[torch.arange(12) % 4])
+    value = gll.solve(gll.Laplace(), gll.knn_graph(x, 10), labels, solver=solver).value
+    return value.detach().double(), torch.autograd.grad(value.square().sum(), x)[0].double()
+
+
+def test_direct_and_iterative_agree_on_a_larger_graph(cloud: Tensor) -> None:
+    """A thousand free nodes: the value, and the gradient in the features, by factorisation and by iteration."""
+    direct, iterative = (_value_and_gradient(cloud, s) for s in (Cholesky(), ConjugateGradient()))
+    torch.testing.assert_close(iterative[0], direct[0], rtol=0, atol=1e-8)
+    torch.testing.assert_close(iterative[1], direct[1], rtol=0, atol=1e-7 * float(direct[1].abs().max()))
+
+
+def test_float32_gives_the_answer_of_float64(cloud: Tensor) -> None:
+    """From the same features, rounded to float32 beforehand: to 1e-5."""
+    single = cloud.float()
+    ours, exact = _value_and_gradient(single, None), _value_and_gradient(single.double(), None)
+    torch.testing.assert_close(ours[0], exact[0], rtol=0, atol=1e-5)
+    torch.testing.assert_close(ours[1], exact[1], rtol=0, atol=1e-5 * float(exact[1].abs().max()))
