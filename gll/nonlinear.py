@@ -185,7 +185,7 @@ class Elliptic(AbstractEquation):
                 place = where.format(f"{z[row, column].item():g}", [int(a[row]) for a in at])
                 raise ValueError(f"{name}{place} {what}")
         if name == "flux":
-            mirror = -function(-z, *reversed(at))
+            mirror = -self.phi(-z, *reversed(at))
             bad = (value - mirror).abs() > 1e-6 * (value.abs() + mirror.abs())
             if bool(bad.any()):
                 row, column = torch.nonzero(bad)[0].tolist()

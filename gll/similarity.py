@@ -44,8 +44,8 @@ class _EdgeSqdist(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *cotangents: Tensor) -> tuple[Tensor, None]:
         (x, sqdist), topology, (c,) = ctx.saved_tensors, ctx.topology, cotangents
-        # By differences: exact, differentiable again, what a GPU does best. On a CPU, D_c x - C x as a sparse product is
-        # four times faster but cancels where neighbours are closer to each other than to the origin: use it while
+        # By differences: exact, differentiable again, what a GPU does best. On a CPU, D_c x - C x as a sparse product
+        # is four times faster but cancels where neighbours are closer to each other than to the origin: use it while
         # that costs no digits of x, in float64 if need be. (An edge of length zero has no gradient.)
         closest = 0.0
         if x.device.type == "cpu" and not torch.is_grad_enabled() and sqdist.numel():

@@ -157,7 +157,7 @@ class AbstractLinearSolver(ABC):
         size: Tensor | None = None,
         bounds: int = 0,
     ) -> LinearSolution:
-        """Solve and correct. The last `bounds` columns are the h of `run_judged`, where A h ≥ diagonal / 2 is enough."""
+        """Solve and correct. The last `bounds` columns are h of `run_judged`, where A h ≥ diagonal / 2 is enough."""
         rhs = operator.project(rhs)
         diagonal = _as_columns(operator.diagonal)
         per_node = torch.where(diagonal > 0, diagonal, 1)
