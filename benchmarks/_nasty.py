@@ -91,6 +91,20 @@ def weak_links(rng: Generator) -> Problem:
     return with_labels(rng, np.where(cluster[:, None] == cluster, weight, links))
 
 
+def threads(rng: Generator) -> Problem:
+    """A chain or tree of cliques on links around the rounding of float64, where what is resolved and what is not meet."""
+    count, each = int(rng.integers(2, 7)), int(rng.integers(1, 7))
+    n = count * each
+    clique = np.arange(n) // each
+    weight = np.where(clique[:, None] == clique, rng.uniform(0.5, 1, (n, n)), 0)
+    low = rng.uniform(-18, -11)
+    for child in range(1, count):
+        parent = child - 1 if rng.random() < 0.7 else int(rng.integers(child))
+        i, j = each * parent + rng.integers(each), each * child + rng.integers(each)
+        weight[min(i, j), max(i, j)] = 10.0 ** rng.uniform(low, low + 4)
+    return with_labels(rng, symmetric(weight), int(rng.integers(1, 4)))
+
+
 def weak_range(rng: Generator) -> tuple[float, float]:
     low = float(rng.choice([-3, -8, -12, -16, -20, -40, -150, -300, -323]))
     return low, float(rng.choice([low, low + 2, -1]))
@@ -186,6 +200,7 @@ def tight_clusters(rng: Generator) -> Problem:
 GRAPHS: dict[str, Callable[[Generator], Problem]] = {
     "ordinary weights": ordinary,
     "weakly linked clusters": weak_links,
+    "cliques on threads of 1e-18 to 1e-7": threads,
     "weights over 600 orders of magnitude": many_orders,
     "disconnected, isolated nodes": disconnected,
     "long chains, few labels": long_chain,

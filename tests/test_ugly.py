@@ -111,11 +111,13 @@ def test_finite_with_a_finite_gradient(name: str, equation: str, dtype: torch.dt
         solution = solve_safely(EQUATIONS[equation], graph, labels)
     except gll.SolveError as error:
         excuse = error.result
-    if excuse is not None:  # labels that do not balance on a component, or that balance over links of 1e-291 only
-        apart = graph.components[labels.index[0]] != graph.components[labels.index[1]]
-        assert equation == "poisson"
-        assert excuse is (gll.RESULT.INCOMPATIBLE_SOURCE if apart else gll.RESULT.ILL_CONDITIONED)
-        assert apart or "1e-18" in name
+    if excuse is not None:
+        if "1e-18" in name:  # links of 1e-291, over which nothing balances
+            assert excuse in (gll.RESULT.INCOMPATIBLE_SOURCE, gll.RESULT.ILL_CONDITIONED)
+            assert equation in ("poisson", "p = 3")
+        else:  # labels that do not balance on a component
+            assert (excuse, equation) == (gll.RESULT.INCOMPATIBLE_SOURCE, "poisson")
+            assert graph.components[labels.index[0]] != graph.components[labels.index[1]]
         return
     missing = cut_off(graph, labels) & (equation != "tau")
     if bool(missing.any()):
@@ -327,7 +329,10 @@ LINKS += [(link, F32) for link in (1e-4, 1e-8, 1e-16, 1e-30, 1e-38, 1e-42)]
 def test_a_weakly_attached_cluster_is_right_or_reported(link: float, dtype: torch.dtype, equation: str) -> None:
     graph, labels = hanging(link, dtype)
     weight = graph.weight.requires_grad_()
-    solution = solve_safely(EQUATIONS[equation], graph, labels)
+    solution = solve_safely(EQUATIONS[equation], graph, labels, throw=equation == "laplace")
+    if solution.result is gll.RESULT.ILL_CONDITIONED:
+        assert link < 1e-12, "float64 can do this"
+        return
     middle = solution.value[5:10]
     # Inside a clique the same flow needs a difference q with φ(q) < link: q = link, or √link but at most link / δ.
     loss = 3 * link + 1e-6 if equation == "laplace" else 3 * min(link**0.5, 1e3 * link) + 1e-6
