@@ -69,7 +69,8 @@ def load_npz(path: Path, features: str | None = None, labels: str | None = None)
         name = _pick(names, features, FEATURE_NAMES, "features")
         if name is None:
             raise ValueError(
-                f"{path} has no array of features: it has {names}, expected one of {list(FEATURE_NAMES)}; use --features NAME"
+                f"{path} has no array of features: it has {names}, expected one of {list(FEATURE_NAMES)}; "
+                "name it by --features"
             )
         x = file[name]
         key = _pick(names, labels, LABEL_NAMES, "labels")
@@ -198,21 +199,19 @@ def _advice(r: Report) -> list[str]:
     if r.unreached:
         tell.append(
             f"{r.unreached} points are not reached by any label and would get a fallback value: "
-            f"label one point in each of {r.components_without_label} components, raise k, or use Poisson with care"
+            f"label one point in each of {r.components_without_label} components, or raise k"
         )
     elif r.components > 1 and not r.labelled:
         tell.append(f"the graph has {r.components} components: every one of them needs a label, or a larger k")
     if r.largest_group_of_copies > r.k:
         tell.append(
-            f"a point has {r.largest_group_of_copies} copies, more than k = {r.k}: its copies only see each other; remove "
-            "duplicates or raise k"
+            f"a point has {r.largest_group_of_copies} copies, more than k = {r.k}: its copies only see each other; "
+            "remove duplicates or raise k"
         )
     elif r.duplicates:
         tell.append(f"{r.duplicates} rows are exact copies of others; they share an edge of weight 1, which is fine")
     if r.condition > 1e8:
-        tell.append(
-            "the system is ill-conditioned: some points hang on the rest by very weak edges; a larger k or tau helps"
-        )
+        tell.append("ill-conditioned: some points hang on the rest by very weak edges; a larger k, or tau > 0, helps")
     if r.bandwidth_min > 0 and r.bandwidth_max / r.bandwidth_min > 1e3:
         tell.append("densities differ by a factor of a thousand or more: keep the self-tuned bandwidth, or normalise")
     if not r.labelled:

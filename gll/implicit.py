@@ -235,18 +235,23 @@ class _Outcome:
             return cls(
                 u, RESULT.SUCCESSFUL, 0, u.new_zeros(problem.classes), 0.0, None, lambda t: t, "nothing to solve"
             )
-        if initial is not None:
-            u = initial.index_select(0, problem.free)
         equation = problem.inputs.equation
+        if initial is not None:
+            start = initial.index_select(0, problem.free)
+            # A linear equation has one solution, whatever the start: take it only if it is nearer than zero.
+            if not equation.linear or float(problem.residual(start).abs().max()) < float(
+                problem.residual(u).abs().max()
+            ):
+                u = start
         method = linear.describe(m, problem.classes, u.device)
         bad = cls(u, RESULT.BREAKDOWN, 0, u[0], float("nan"), None, lambda t: t, method)
         if not equation.linear:
             equations = [equation] if initial is not None else equation.homotopy()
             if initial is None and problem.inputs.labels is not None and equation.labels_are_boundary:
-                start = cls.find(problem.with_equation(Laplace()), newton, None)
-                if start.unresolved is not None:  # hopeless for the nonlinear equation as well
-                    return start
-                u = start.value
+                harmonic = cls.find(problem.with_equation(Laplace()), newton, None)
+                if harmonic.unresolved is not None:  # hopeless for the nonlinear equation as well
+                    return harmonic
+                u = harmonic.value
             for stage in equations:
                 u, result, more = newton.run(problem.with_equation(stage), u)
                 steps += more

@@ -105,45 +105,49 @@ class AbstractLinearSolver(ABC):
     ) -> LinearSolution:
         """As `run`, for the correction to `start` (which sets the scale), with an estimate of the error at every node.
 
-        A small residual does not make a small error where a cluster hangs on the rest by a thread. So
+        A small residual does not make a small error where a cluster hangs on the rest by a thread. So one more problem
+        is solved alongside:
 
-        - a second problem is solved alongside whose answer is known: the constant 1, which is hardest for such a
-          cluster and whose right-hand side, the excess, is free of rounding;
-        - a direct solver is asked for one more correction than it needs, and what that changes is the error;
-        - for an iterative one, A h = diagonal is solved as well (h is the expected number of steps of a random walk to
-          the boundary). Since A^-1 ≥ 0 and |residual| ≤ worst · diagonal, the error is at most worst · h; and h itself
-          is at most twice what was found once A h ≥ diagonal / 2.
+        - a direct solver gets one whose answer is known: the constant 1, which is hardest for such a cluster and whose
+          right-hand side, the excess, is free of rounding. It is also asked for one more correction than it needs:
+          what that changes is the error.
+        - an iterative one gets A h = diagonal (h is the expected number of steps of a random walk to the boundary).
+          Since A^-1 ≥ 0 and |residual| ≤ worst · diagonal, the error is at most worst · h; and h itself is at most twice what
+          was found once A h ≥ diagonal / 2.
 
-        Where constants are in the null space, a vector without structure stands in for the constant.
+        Where constants are in the null space, a vector without structure is the known answer, for both.
         """
         direct, c = self.is_direct(state), rhs.shape[1]
-        known, size = _known_answer(operator, c), start.abs().amax(0)
-        extras = [operator.matvec(known)]
         rounding = 8 * torch.finfo(rhs.dtype).eps  # of the residual, in the same units as `worst`
         bounded = not direct and operator.components is None and not operator.coupled
-        if bounded:
-            extras.append(_as_columns(operator.diagonal).expand(-1, known.shape[1]))
-        if not operator.shared:
-            by = _by_correction if direct else _none
-            found = self._correct(operator, state, rhs, by, size=size)
-            others = [self._correct(operator, state, extras[0], by)]
-            error = torch.maximum(found.error, (others[0].value - known).abs().amax(1))
-            if bounded:
-                others.append(self._correct(operator, state, extras[1], by, bounds=known.shape[1]))
-                error = torch.maximum(error, 2 * (found.worst + rounding) * others[1].value.abs().amax(1))
-            return dataclasses.replace(found, error=error, rounds=max(f.rounds for f in (found, *others)))
+        known, size = _known_answer(operator, c), start.abs().amax(0)
+        witness = _as_columns(operator.diagonal).expand(-1, known.shape[1]) if bounded else operator.matvec(known)
 
         def error_of(x: Tensor, worst: Tensor, correction: Tensor | None, size: Tensor) -> Tensor:
-            error = (x[:, c] - known[:, 0]).abs()
-            if direct:
-                return torch.maximum(error, _by_correction(x, worst, correction, size))
-            return torch.maximum(error, 2 * (worst + rounding) * x[:, c + 1].abs()) if bounded else error
+            if bounded:
+                return 2 * (worst + rounding) * x.abs().amax(1)
+            error = (x - known).abs().amax(1)
+            return torch.maximum(error, _by_correction(x, worst, correction, size)) if direct else error
 
-        sizes = torch.cat([size, size.new_zeros(len(extras))])
-        found = self._correct(
-            operator, state, torch.cat([rhs, *extras], 1), error_of, size=sizes, bounds=1 if bounded else 0
+        if operator.shared:
+            found = self._correct(
+                operator,
+                state,
+                torch.cat([rhs, witness], 1),
+                lambda x, worst, correction, size: torch.maximum(
+                    error_of(x[:, c:], worst, None if correction is None else correction[:, c:], size[c:]),
+                    (_by_correction if direct else _none)(x, worst, correction, size),
+                ),
+                size=torch.cat([size, size.new_zeros(1)]),
+                bounds=int(bounded),
+            )
+            return dataclasses.replace(found, value=found.value[:, :c], residual=found.residual[:c])
+        found = self._correct(operator, state, rhs, _by_correction if direct else _none, size=size)
+        other = self._correct(operator, state, witness, error_of, bounds=known.shape[1] if bounded else 0)
+        error = error_of(other.value, rhs.new_tensor(found.worst), None, size) if not direct else other.error
+        return dataclasses.replace(
+            found, error=torch.maximum(found.error, error), rounds=max(found.rounds, other.rounds)
         )
-        return dataclasses.replace(found, value=found.value[:, :c], residual=found.residual[:c])
 
     def _correct(
         self,
@@ -190,7 +194,7 @@ class AbstractLinearSolver(ABC):
             correction, result, more = self.compute(state, residual, finer)
             correction = operator.project(correction)
             x, steps = x + correction, steps + more
-        if not math.isfinite(worst):
+        if not math.isfinite(worst) and result is not RESULT.BREAKDOWN:
             result = RESULT.NONFINITE_OUTPUT
         elif worst <= self.rtol and result is not RESULT.BREAKDOWN:  # on an indefinite operator, a residual says little
             result = RESULT.SUCCESSFUL
