@@ -24,7 +24,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 import scipy.sparse
 import torch
 from jaxtyping import Bool, Float, Int
@@ -147,37 +146,9 @@ class Graph:
 
         The diagonal is ignored: a loop does not change any Laplacian. A torch matrix keeps its gradient.
         """
-        if scipy.sparse.issparse(matrix):
-            coo = matrix.tocoo()
-            floating = coo.data if np.issubdtype(coo.data.dtype, np.floating) else coo.data.astype(np.float64)
-            row, col = (torch.from_numpy(a.astype(np.int64)) for a in (coo.row, coo.col))
-            value, shape = torch.from_numpy(floating.copy()), coo.shape
-        elif isinstance(matrix, Tensor):
-            coo = (matrix if matrix.layout == torch.sparse_coo else matrix.to_sparse_coo()).coalesce()
-            (row, col), value, shape = coo.indices(), coo.values(), tuple(matrix.shape)
-        else:
-            raise TypeError(f"expected a SciPy sparse matrix or a torch tensor, got {type(matrix).__name__}")
-        if len(shape) != 2 or shape[0] != shape[1]:
-            raise ValueError(f"a weight matrix is square, got shape {shape}")
-        if not bool(torch.isfinite(value).all()):
-            raise ValueError("the weight matrix has entries that are not finite")
-        if bool((value < 0).any()):
-            raise ValueError(f"weights must not be negative, the smallest is {value.min().item():g}")
-        off = row != col
-        row, col, value = row[off], col[off], value[off]
-        topology, edge = Topology.from_pairs(shape[0], row, col)
-        upper, lower = row < col, row > col
-        zero = value.new_zeros(topology.num_edges)
-        above = zero.index_add(0, edge[upper], value[upper])
-        below = zero.index_add(0, edge[lower], value[lower])
-        gap = (above - below).abs()
-        if gap.numel() and bool((gap > 1e-6 * torch.maximum(above, below)).any()):
-            e = int(gap.argmax())
-            raise ValueError(
-                f"the weight matrix is not symmetric: entry ({topology.i[e]}, {topology.j[e]}) is {above[e].item():g}, "
-                f"its mirror image is {below[e].item():g}; pass (W + W.T) / 2 if that is what you mean"
-            )
-        return cls(topology, (above + below) / 2)
+        from gll.convert import graph_from_matrix
+
+        return graph_from_matrix(matrix)
 
     @property
     def num_nodes(self) -> int:
@@ -235,19 +206,21 @@ class Graph:
     @cached_property
     def components(self) -> Int[Tensor, " n"]:
         """The connected component of every node, over edges of positive weight, numbered from 0."""
-        return connected_components(self.topology, self.weight > 0)
+        from gll.convert import connected_components
 
-    def to_dense(self) -> Float[Tensor, "n n"]:
-        """The dense weight matrix (differentiable)."""
-        t = self.topology
-        half = self.weight.new_zeros(t.num_nodes, t.num_nodes).index_put((t.i, t.j), self.weight)
-        return half + half.T
+        return connected_components(self.topology, self.weight > 0)
 
     def to_scipy(self) -> scipy.sparse.csr_matrix:
         """The weight matrix as SciPy CSR, on the CPU."""
         pointers, col, edge = (a.cpu().numpy() for a in self.topology.csr)
         weight = self.weight.detach().cpu().numpy()
         return scipy.sparse.csr_matrix((weight[edge], col, pointers), shape=(self.num_nodes, self.num_nodes))
+
+    def to_dense(self) -> Float[Tensor, "n n"]:
+        """The dense weight matrix (differentiable)."""
+        t = self.topology
+        half = self.weight.new_zeros(t.num_nodes, t.num_nodes).index_put((t.i, t.j), self.weight)
+        return half + half.T
 
 
 def take(u: Tensor, index: Int[Tensor, " m"]) -> Tensor:
@@ -264,24 +237,3 @@ def sum_into(bins: int, index: Int[Tensor, " m"], value: Tensor) -> Tensor:
 def _columns(a: Tensor, like: Tensor) -> Tensor:
     """View a (n,) tensor so that it multiplies the rows of `like`."""
     return a.view(-1, *([1] * (like.dim() - 1)))
-
-
-def connected_components(topology: Topology, present: Bool[Tensor, " edges"]) -> Int[Tensor, " n"]:
-    """Component number of every node, using the edges where `present`; stays on the tensors' device."""
-    n, i, j = topology.num_nodes, topology.i, topology.j
-    if i.device.type == "cpu":
-        a, b = (t.numpy()[present.numpy()] for t in (i, j))
-        matrix = scipy.sparse.coo_matrix((np.ones(len(a), np.int8), (a, b)), shape=(n, n))
-        _, label = scipy.sparse.csgraph.connected_components(matrix, directed=False)
-        return torch.from_numpy(label.astype(np.int64))
-    # On a GPU: every node takes the smallest label among its neighbours, then the label of its label (pointer
-    # jumping), until nothing changes. An absent edge becomes a loop at i, which does nothing.
-    label = torch.arange(n, device=i.device)
-    end = torch.where(present, j, i)
-    while True:
-        smallest = label.scatter_reduce(0, i, label[end], "amin").scatter_reduce(0, end, label[i], "amin")
-        smallest = smallest[smallest]
-        smallest = smallest[smallest]
-        if torch.equal(smallest, label):
-            return torch.unique(label, return_inverse=True)[1]
-        label = smallest

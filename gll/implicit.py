@@ -17,7 +17,6 @@ Read next: `nn/layer.py`.
 
 from __future__ import annotations
 
-import dataclasses
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -26,18 +25,18 @@ import torch
 from torch import Tensor
 
 from gll.checks import all_finite, carries_load, check_arguments, unbalanced_source
-from gll.equations import AbstractEquation, Laplace
+from gll.equations import AbstractEquation
+from gll.forward import Outcome
 from gll.graph import Graph
 from gll.labels import Labels
-from gll.neighbors import Exact
-from gll.operators import Operator, component_mean
+from gll.operators import component_mean
 from gll.problem import Inputs, Problem
 from gll.solution import RESULT, Solution, SolveError, Unreached, UnreachedWarning
 from gll.solvers.auto import Auto
-from gll.solvers.base import AbstractLinearSolver, LinearSolution
+from gll.solvers.base import AbstractLinearSolver
 from gll.solvers.newton import Newton
+from gll.unreached import fallback_values, share_cut, sort_nodes, uniform_value
 
-ERROR_TOLERANCE = 1e-6  # estimated error (or ten times the solver's rtol) from which on a node counts as unresolved
 WEAK_LINK = 1e-8  # share of a node's weights that may be cut off with unresolved neighbours without changing it
 Weak = Callable[..., Tensor]
 
@@ -143,13 +142,13 @@ def solve(
     def failed(result: RESULT, detail: str = "") -> Solution:
         if throw:
             raise SolveError(result, detail)
-        value = graph.weight.new_full((n, classes), _uniform(equation, labels))
+        value = graph.weight.new_full((n, classes), uniform_value(equation, labels))
         nan = value.new_full((classes,), float("nan"))
         return Solution(value, result, 0, nan, float("nan"), 0, None, dtype, repr(linear), graph)
 
     if not all_finite(*constant.tensors(), initial):
         return failed(RESULT.NONFINITE_INPUT)
-    boundary, dropped = _sort_nodes(equation, graph, labels, constant, classes)
+    boundary, dropped = sort_nodes(equation, graph, labels, constant, classes)
     if dropped is not None and policy is Unreached.RAISE:
         return failed(RESULT.UNREACHED, f"{int(dropped.sum())} of {n} nodes")
     if equation.singular:
@@ -163,7 +162,7 @@ def solve(
             constant, graph.topology, free, dropped, classes, graph.components if equation.singular else None
         )
         with torch.no_grad():
-            outcome = _Outcome.find(problem, newton, None if initial is None else initial.detach().to(dtype))
+            outcome = Outcome.find(problem, newton, None if initial is None else initial.detach().to(dtype))
         if outcome.result is not RESULT.SUCCESSFUL:
             return failed(outcome.result, outcome.detail)
         if outcome.unresolved is None:
@@ -172,7 +171,7 @@ def solve(
             return failed(RESULT.ILL_CONDITIONED, f"{int(outcome.unresolved.sum())} of {n} nodes")
         lost = torch.zeros(n, dtype=torch.bool, device=device)
         lost[problem.free] = outcome.unresolved
-        if carries_load(constant, lost) or _share_cut(graph, lost, ~lost & free) > WEAK_LINK:
+        if carries_load(constant, lost) or share_cut(graph, lost, ~lost & free) > WEAK_LINK:
             # What flows through these nodes decides the others, so they cannot be left out.
             return failed(
                 RESULT.ILL_CONDITIONED, f"estimated error {outcome.error:.0e} on {int(lost.sum())} of {n} nodes"
@@ -191,7 +190,7 @@ def solve(
     count = 0
     if dropped is not None:
         count = int(dropped.sum())
-        value = torch.where(dropped[:, None], _fallback(policy, equation, graph, labels, dropped, value), value)
+        value = torch.where(dropped[:, None], fallback_values(policy, equation, graph, labels, dropped, value), value)
         warnings.warn(
             f"{count} of {n} nodes are not connected to any labelled node (in {str(dtype)[6:]}) and got the "
             f"'{policy.value}' fallback; see Solution.unreached_nodes",
@@ -212,154 +211,9 @@ def solve(
     )
 
 
-@dataclasses.dataclass(eq=False)
-class _Outcome:
-    """The solution on the free nodes, with what is needed for its derivative and its report."""
-
-    value: Tensor
-    result: RESULT
-    steps: int
-    residual: Tensor
-    error: float
-    unresolved: Tensor | None
-    adjoint: Callable[[Tensor], Tensor]
-    method: str
-    detail: str = ""
-
-    @classmethod
-    def find(cls, problem: Problem, newton: Newton, initial: Tensor | None) -> _Outcome:
-        """Solve on the free nodes and judge the result."""
-        linear, steps, m = newton.linear, 0, len(problem.free)
-        u = torch.zeros(m, problem.classes, dtype=problem.inputs.weight.dtype, device=problem.free.device)
-        if m == 0:
-            return cls(
-                u, RESULT.SUCCESSFUL, 0, u.new_zeros(problem.classes), 0.0, None, lambda t: t, "nothing to solve"
-            )
-        equation = problem.inputs.equation
-        if initial is not None:
-            start = initial.index_select(0, problem.free)
-            # A linear equation has one solution, whatever the start: take it only if it is nearer than zero.
-            if not equation.linear or float(problem.residual(start).abs().max()) < float(
-                problem.residual(u).abs().max()
-            ):
-                u = start
-        method = linear.describe(m, problem.classes, u.device)
-        bad = cls(u, RESULT.BREAKDOWN, 0, u[0], float("nan"), None, lambda t: t, method)
-        if not equation.linear:
-            equations = [equation] if initial is not None else equation.homotopy()
-            if initial is None and problem.inputs.labels is not None and equation.labels_are_boundary:
-                harmonic = cls.find(problem.with_equation(Laplace()), newton, None)
-                if harmonic.unresolved is not None:  # hopeless for the nonlinear equation as well
-                    return harmonic
-                u = harmonic.value
-            for stage in equations:
-                u, result, more = newton.run(problem.with_equation(stage), u)
-                steps += more
-                if result is not RESULT.SUCCESSFUL:
-                    break
-            if result is not RESULT.SUCCESSFUL:
-                return dataclasses.replace(bad, result=result, detail=f"after {steps} linear steps of Newton's method")
-            method = f"Newton, {method}"
-        operator = problem.operator(u)
-        state = linear.init(operator)
-        if isinstance(state, RESULT):
-            return dataclasses.replace(bad, result=state)
-
-        found = linear.run_judged(operator, state, -problem.residual(u), start=u)
-        if not bool(torch.isfinite(found.value).all()):
-            return dataclasses.replace(bad, result=RESULT.NONFINITE_OUTPUT)
-        off, tolerance = float(found.error.max()), max(ERROR_TOLERANCE, 10 * linear.rtol)
-        lost = not off <= tolerance
-        # Too few iterations are the solver's failure; an error in spite of convergence is the problem's nature.
-        if found.result is RESULT.BREAKDOWN:
-            return bad
-        if found.result is RESULT.MAX_STEPS or (found.result is not RESULT.SUCCESSFUL and not lost):
-            detail = f"relative residual {found.worst:.1e}, asked for {linear.rtol:.1e}, after {found.steps} steps"
-            return dataclasses.replace(bad, result=RESULT.MAX_STEPS, detail=detail)
-        return cls(
-            value=u + found.value,
-            result=RESULT.SUCCESSFUL,
-            steps=steps + found.steps,
-            residual=found.residual,
-            error=off,
-            unresolved=~(found.error <= tolerance) if lost else None,
-            adjoint=_adjoint_solver(linear, operator, state, found),
-            method=method,
-        )
-
-
-def _adjoint_solver(
-    linear: AbstractLinearSolver, operator: Operator, state: Any, forward: LinearSolution
-) -> Callable[[Tensor], Tensor]:
-    """ū -> v with A v = ū. Always raises on failure: a wrong gradient must not pass for a right one."""
-
-    def adjoint(u_bar: Tensor) -> Tensor:
-        if not bool(torch.isfinite(u_bar).all()):  # an overflow upstream, as gradient scaling provokes: hand it on
-            return torch.full_like(u_bar, float("nan"))
-        with torch.no_grad():
-            found = linear.run(operator, state, u_bar.to(operator.weight.dtype), like=forward)
-        if found.result is not RESULT.SUCCESSFUL:
-            raise SolveError(found.result, f"in the adjoint solve, relative residual {found.worst:.1e}")
-        return found.value
-
-    return adjoint
-
-
-def _attach(problem: Problem, outcome: _Outcome, inputs: Inputs) -> Tensor:
+def _attach(problem: Problem, outcome: Outcome, inputs: Inputs) -> Tensor:
     """The solution as a differentiable function of the inputs."""
     theta = inputs.tensors()
     if not torch.is_grad_enabled() or not any(t.requires_grad for t in theta):
         return outcome.value
     return _Implicit.apply(problem.weak, outcome.adjoint, outcome.value, *theta)
-
-
-def _sort_nodes(
-    equation: AbstractEquation, graph: Graph, labels: Labels | None, constant: Inputs, classes: int
-) -> tuple[Tensor, Tensor | None]:
-    """Boundary nodes, and the nodes that nothing determines (None where there are none)."""
-    n, device = graph.num_nodes, graph.weight.device
-    labelled = torch.zeros(n, dtype=torch.bool, device=device)
-    if labels is not None:
-        labelled[labels.index.long()] = True
-    boundary = labelled if equation.labels_are_boundary else torch.zeros_like(labelled)
-    node = torch.arange(n, device=device)[:, None]
-    anchored = constant.equation.anchored(constant.weight.new_zeros(n, classes), node)
-    if anchored is True or (equation.singular and labels is None):
-        return boundary, None
-    pinned = labelled if anchored is False else labelled | anchored
-    reached = torch.zeros_like(labelled)
-    reached[graph.components[pinned]] = True  # component numbers are below n
-    dropped = ~reached[graph.components]
-    return boundary, dropped if bool(dropped.any()) else None
-
-
-def _share_cut(graph: Graph, lost: Tensor, kept: Tensor) -> float:
-    """The largest share of its weights that a kept node has with lost ones."""
-    t, weight = graph.topology, graph.weight.detach().double()
-    between = torch.where(lost[t.i] != lost[t.j], weight, 0)
-    share = t.degree(between) / t.degree(weight).clamp(min=1e-300)
-    return float(torch.where(kept, share, 0).max())
-
-
-def _uniform(equation: AbstractEquation, labels: Labels | None) -> float:
-    """The value that favours no class: 1/C for one-hot and soft labels, 0 for scores of mean zero."""
-    if labels is None or equation.singular:
-        return 0.0
-    mean = labels.value.detach().mean()
-    return float(mean) if bool(torch.isfinite(mean)) else 1 / labels.num_classes
-
-
-def _fallback(
-    policy: Unreached, equation: AbstractEquation, graph: Graph, labels: Labels | None, dropped: Tensor, like: Tensor
-) -> Tensor:
-    """Values for the nodes that nothing determines."""
-    if policy is Unreached.UNIFORM or labels is None:
-        return torch.full_like(like, _uniform(equation, labels))
-    if graph.features is None:
-        raise ValueError(
-            "unreached='nearest' needs to know the features, but this graph was not built from any; "
-            "use gll.knn_graph, pass Graph(..., features=x), or choose 'uniform' or 'raise'"
-        )
-    nodes = torch.nonzero(dropped).squeeze(1)
-    nearest = Exact().query(graph.features[labels.index.long()], graph.features[nodes], 1).squeeze(1)
-    return torch.zeros_like(like).index_copy(0, nodes, equation.copied_value(labels)[nearest].to(like.dtype))

@@ -23,6 +23,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from gll.selection import smallest, symmetric_sqdist
+
 
 class AbstractNeighborSearch(ABC):
     """Finds the k nearest neighbours of every row of x. Subclasses write `find`."""
@@ -85,12 +87,12 @@ class Exact(AbstractNeighborSearch):
         for start in range(0, y.shape[0], rows):
             part = slice(start, min(start + rows, y.shape[0]))
             if itself and part.stop - start == n and x.device.type == "cpu":
-                distance = _symmetric_sqdist(a, size_a)
+                distance = symmetric_sqdist(a, size_a)
             else:
                 distance = torch.addmm(size_a, b[part], a.T, alpha=-2).add_(size_b[part, None])
             if exclude_self:
                 distance.diagonal(start).fill_(torch.inf)
-            value, index = _smallest(distance, wanted)
+            value, index = smallest(distance, wanted)
             del distance
             chunks.append(self._settle(x, y[part], value, index, noise[part], k, exclude_self, start))
         return torch.cat(chunks)
@@ -127,40 +129,6 @@ class Exact(AbstractNeighborSearch):
         distance = sqdist_of_pairs(y, row, flat, other=x, max_bytes=self.max_bytes).view(index.shape)
         distance, order = distance.sort(dim=1, stable=True)
         return distance, index.gather(1, order)
-
-
-def _symmetric_sqdist(a: Tensor, size: Tensor) -> Tensor:
-    """|a_i - a_j|² for all pairs by products, computing only the blocks on and above the diagonal."""
-    n, step = len(a), 192
-    out = a.new_empty(n, n)
-    for start in range(0, n, step):
-        stop = min(start + step, n)
-        strip = out[start:stop, start:]
-        torch.addmm(size[start:], a[start:stop], a[start:].T, alpha=-2, out=strip).add_(size[start:stop, None])
-        out[stop:, start:stop] = strip[:, stop - start :].T
-    return out
-
-
-def _smallest(distance: Tensor, wanted: int) -> tuple[Tensor, Tensor]:
-    """The `wanted` smallest entries of every row, in order, and their columns: `topk`, at half its time on a CPU."""
-    rows, n = distance.shape
-    groups = 3 * wanted
-    if distance.device.type != "cpu" or n < 4 * groups:
-        return distance.topk(wanted, largest=False)
-    # Split the columns into groups: the wanted-th smallest of the groups' minima bounds the wanted-th smallest entry,
-    # and only a few entries lie below it. (Columns left over by the split need no group: a bound is a bound.)
-    minima = distance.as_strided((rows, n // groups, groups), (n, groups, 1)).amin(1)
-    bound = minima.kthvalue(wanted, dim=1).values
-    row, column = torch.nonzero(distance <= bound[:, None], as_tuple=True)
-    count = torch.bincount(row, minlength=rows)
-    width = int(count.max())
-    place = row * width + torch.arange(len(row)) - (count.cumsum(0) - count)[row]
-    value = distance.new_full((rows * width,), torch.inf)
-    value[place] = distance[row, column]
-    index = torch.zeros(rows * width, dtype=torch.int64)
-    index[place] = column
-    value, order = value.view(rows, width).topk(wanted, largest=False)
-    return value, index.view(rows, width).gather(1, order)
 
 
 def _product_eps(x: Tensor) -> float:

@@ -14,7 +14,6 @@ Read next: `equations.py`.
 from __future__ import annotations
 
 import enum
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +22,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from gll.features import check_features, power_of_two_scale, unit_rows
 from gll.graph import Graph, Topology
 from gll.neighbors import AbstractNeighborSearch, Exact, sqdist_of_pairs
 
@@ -120,31 +120,6 @@ class Metric(enum.Enum):
         return unit_rows(x) if self is Metric.COSINE else x
 
 
-def unit_rows(x: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
-    """Rows scaled to length one, without overflow or underflow; a zero row stays zero.
-
-    Differentiable in: `x`.
-    """
-    low, high = torch.aminmax(x.detach(), dim=1, keepdim=True)
-    largest = torch.maximum(high, -low)
-    x = x / torch.where(largest > 0, largest, 1)
-    length = torch.linalg.vector_norm(x, dim=1, keepdim=True)
-    return x / torch.where(largest > 0, length, 1)
-
-
-def power_of_two_scale(x: Tensor) -> Tensor:
-    """A power of two to divide by (exactly), so that squares and ratios of squares neither overflow nor vanish.
-
-    The largest entry becomes about 2^25 in float32 and 2^200 in float64; bandwidths down to 2^-30 and 2^-250 are told
-    apart from zero, so that one outlier does not wipe out the distances of the rest.
-    """
-    low, high = torch.aminmax(x.detach())
-    largest = torch.maximum(high, -low)
-    top = 25 if x.dtype == torch.float32 else 200
-    exponent = torch.floor(torch.log2(torch.where(largest > 0, largest, 1))) - top
-    return torch.exp2(exponent.clamp(min=math.log2(torch.finfo(x.dtype).tiny)))
-
-
 def knn_bandwidth(
     bandwidth: Callable[[Tensor], Tensor], sqdist: Tensor, edge: Tensor, scaled: Tensor, scale: Tensor
 ) -> Tensor:
@@ -224,20 +199,3 @@ def knn_graph(
         if symmetrize is Symmetrize.MUTUAL:
             topology, weight = topology.keep(both), weight[both]
     return Graph(topology, weight, features=x)
-
-
-def check_features(x: Tensor, name: str = "features") -> Tensor:
-    """x as float32 or float64; a clear error unless it is a finite (n, d) floating point tensor, n, d ≥ 1."""
-    if not isinstance(x, Tensor):
-        raise TypeError(f"{name} must be a torch.Tensor, got {type(x).__name__}; use torch.as_tensor first")
-    if x.dim() != 2 or 0 in x.shape:
-        raise ValueError(f"{name} must have shape (points, dimensions), neither of them zero; got {tuple(x.shape)}")
-    if not x.is_floating_point():
-        raise TypeError(f"{name} must be floating point, got {x.dtype}; use x.float()")
-    # One sum tells in most cases; it may also overflow, so a bad sum calls for a closer look.
-    if not bool(torch.isfinite(x.detach().sum())) and not bool(torch.isfinite(x).all()):
-        rows = torch.nonzero(~torch.isfinite(x).all(1)).flatten()
-        raise ValueError(
-            f"{name} contain NaN or infinite values in {len(rows)} rows, the first being row {int(rows[0])}"
-        )
-    return x if x.dtype in (torch.float32, torch.float64) else x.float()

@@ -23,6 +23,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from gll.selection import smallest
 from gll.solvers.cholesky import invert_lower, solve_factored
 
 KNOWN_ANSWER_TOLERANCE = 1e-8
@@ -75,7 +76,7 @@ class _FusedLaplace(torch.autograd.Function):
         d = torch.addmm(square, x, x.T, alpha=-2).add_(square[:, None])
         diagonal = d.diagonal()
         diagonal.fill_(torch.inf)
-        value, index = d.topk(k + 1, largest=False)
+        value, index = smallest(d, k + 1)
         diagonal.zero_()
         near = torch.zeros_like(d, dtype=torch.bool).scatter_(1, index[:, :k], True)
         near = near | near.T

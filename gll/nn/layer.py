@@ -18,23 +18,13 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from gll.equations import AbstractEquation, Laplace
+from gll.features import check_features, power_of_two_scale, unit_rows
 from gll.graph import Graph, Topology
 from gll.implicit import solve
 from gll.labels import Labels
 from gll.neighbors import AbstractNeighborSearch, Exact
 from gll.nn.fused import Setting, fused_limit, fused_logits
-from gll.similarity import (
-    Constant,
-    Gaussian,
-    SelfTuned,
-    Symmetrize,
-    check_features,
-    knn_bandwidth,
-    knn_graph,
-    pair_weight,
-    power_of_two_scale,
-    unit_rows,
-)
+from gll.similarity import Constant, Gaussian, SelfTuned, Symmetrize, knn_bandwidth, knn_graph, pair_weight
 from gll.solution import Solution, Unreached
 from gll.solvers import AbstractLinearSolver, Newton
 

@@ -2,14 +2,13 @@
 
 The state (a factor, a preconditioner) made in the forward pass serves the adjoint in the backward pass.
 A solver only has to be roughly right: `run`, which is the same for all of them, recomputes the residual by
-differences, iterates on it, and gives the verdict.
+differences, iterates on it, and gives the verdict. (`judge.py` estimates the error besides.)
 
 Read next: `cholesky.py`, `cg.py`.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -97,59 +96,10 @@ class AbstractLinearSolver(ABC):
     ) -> LinearSolution:
         """Solve, then correct by the true residual until `rtol` is met or progress stops, or as well as `like` was."""
         rounds, rtol = (0, None) if like is None else (like.rounds, like.needed)
-        return self._correct(operator, state, rhs, _none, rounds=rounds, rtol=rtol)
+        return self.correct(operator, state, rhs, no_estimate, rounds=rounds, rtol=rtol)
 
     @final
-    def run_judged(
-        self, operator: Operator, state: Any, rhs: Float[Tensor, "m c"], *, start: Float[Tensor, "m c"]
-    ) -> LinearSolution:
-        """As `run`, for the correction to `start` (which sets the scale), with an estimate of the error at every node.
-
-        A small residual does not make a small error where a cluster hangs on the rest by a thread. So one more problem
-        is solved alongside:
-
-        - a direct solver gets one whose answer is known: the constant 1, which is hardest for such a cluster and whose
-          right-hand side, the excess, is free of rounding. It is also asked for one more correction than it needs:
-          what that changes is the error.
-        - an iterative one gets A h = diagonal (h is the expected number of steps of a random walk to the boundary).
-          Since A^-1 ≥ 0 and |residual| ≤ worst · diagonal, the error is at most worst · h; and h itself is at most twice what
-          was found once A h ≥ diagonal / 2.
-
-        Where constants are in the null space, a vector without structure is the known answer, for both.
-        """
-        direct, c = self.is_direct(state), rhs.shape[1]
-        rounding = 8 * torch.finfo(rhs.dtype).eps  # of the residual, in the same units as `worst`
-        bounded = not direct and operator.components is None and not operator.coupled
-        known, size = _known_answer(operator, c), start.abs().amax(0)
-        witness = _as_columns(operator.diagonal).expand(-1, known.shape[1]) if bounded else operator.matvec(known)
-
-        def error_of(x: Tensor, worst: Tensor, correction: Tensor | None, size: Tensor) -> Tensor:
-            if bounded:
-                return 2 * (worst + rounding) * x.abs().amax(1)
-            error = (x - known).abs().amax(1)
-            return torch.maximum(error, _by_correction(x, worst, correction, size)) if direct else error
-
-        if operator.shared:
-            found = self._correct(
-                operator,
-                state,
-                torch.cat([rhs, witness], 1),
-                lambda x, worst, correction, size: torch.maximum(
-                    error_of(x[:, c:], worst, None if correction is None else correction[:, c:], size[c:]),
-                    (_by_correction if direct else _none)(x, worst, correction, size),
-                ),
-                size=torch.cat([size, size.new_zeros(1)]),
-                bounds=int(bounded),
-            )
-            return dataclasses.replace(found, value=found.value[:, :c], residual=found.residual[:c])
-        found = self._correct(operator, state, rhs, _by_correction if direct else _none, size=size)
-        other = self._correct(operator, state, witness, error_of, bounds=known.shape[1] if bounded else 0)
-        error = error_of(other.value, rhs.new_tensor(found.worst), None, size) if not direct else other.error
-        return dataclasses.replace(
-            found, error=torch.maximum(found.error, error), rounds=max(found.rounds, other.rounds)
-        )
-
-    def _correct(
+    def correct(
         self,
         operator: Operator,
         state: Any,
@@ -161,9 +111,9 @@ class AbstractLinearSolver(ABC):
         size: Tensor | None = None,
         bounds: int = 0,
     ) -> LinearSolution:
-        """Solve and correct. The last `bounds` columns are h of `run_judged`, where A h ≥ diagonal / 2 is enough."""
+        """Solve and correct. The last `bounds` columns are h of `judge.py`, where A h ≥ diagonal / 2 is enough."""
         rhs = operator.project(rhs)
-        diagonal = _as_columns(operator.diagonal)
+        diagonal = as_columns(operator.diagonal)
         per_node = torch.where(diagonal > 0, diagonal, 1)
         exact, zero = rhs.shape[1] - bounds, rhs.new_zeros(rhs.shape[1])
         aim = self.rtol if rtol is None else min(rtol, self.rtol)
@@ -174,7 +124,7 @@ class AbstractLinearSolver(ABC):
         for done in range(12):
             residual = operator.project(rhs - operator.matvec(x))
             ask, sizes = (residual / per_node).abs().amax(0), torch.maximum(x.abs().amax(0), goal.size)
-            relative = ask / _positive(sizes)
+            relative = ask / positive(sizes)
             worst_yet = relative[:exact].max() if exact else ask.new_zeros(())
             error = error_of(x, worst_yet, correction, sizes)
             # A column of zeros asks for nothing and is allowed nothing: 0/0, solved.
@@ -207,27 +157,13 @@ class AbstractLinearSolver(ABC):
         return LinearSolution(x, result, steps, relative, worst, error, done, needed)
 
 
-def _known_answer(operator: Operator, classes: int) -> Tensor:
-    if operator.components is None:
-        return operator.weight.new_ones(operator.size, 1 if operator.shared else classes)
-    count = torch.arange(1, operator.size + 1, dtype=operator.weight.dtype, device=operator.weight.device)
-    return operator.project(torch.frac(0.6180339887498949 * count)[:, None])
-
-
-def _none(x: Tensor, worst: Tensor, correction: Tensor | None, size: Tensor) -> Tensor:
+def no_estimate(x: Tensor, worst: Tensor, correction: Tensor | None, size: Tensor) -> Tensor:
     return x.new_zeros(len(x))
 
 
-def _by_correction(x: Tensor, worst: Tensor, correction: Tensor | None, size: Tensor) -> Tensor:
-    """What the last correction changed at every node, relative to the largest value; unknown before the first."""
-    if correction is None:
-        return x.new_full((len(x),), torch.inf)
-    return (correction.abs() / _positive(size)).amax(1)
-
-
-def _as_columns(diagonal: Tensor) -> Tensor:
+def as_columns(diagonal: Tensor) -> Tensor:
     return diagonal if diagonal.dim() == 2 else diagonal[:, None]
 
 
-def _positive(a: Tensor) -> Tensor:
+def positive(a: Tensor) -> Tensor:
     return torch.where(a > 0, a, 1)

@@ -1,0 +1,114 @@
+"""The forward solve on the free nodes: linear, or Newton through a homotopy; then the verdict."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gll.equations import Laplace
+from gll.operators import Operator
+from gll.problem import Problem
+from gll.solution import RESULT, SolveError
+from gll.solvers.base import AbstractLinearSolver, LinearSolution
+from gll.solvers.judge import solve_judged
+from gll.solvers.newton import Newton
+
+ERROR_TOLERANCE = 1e-6  # estimated error (or ten times the solver's rtol) from which on a node counts as unresolved
+
+
+@dataclass(eq=False)
+class Outcome:
+    """The solution on the free nodes, with what is needed for its derivative and its report."""
+
+    value: Tensor
+    result: RESULT
+    steps: int
+    residual: Tensor
+    error: float
+    unresolved: Tensor | None
+    adjoint: Callable[[Tensor], Tensor]
+    method: str
+    detail: str = ""
+
+    @classmethod
+    def find(cls, problem: Problem, newton: Newton, initial: Tensor | None) -> Outcome:
+        """Solve on the free nodes and judge the result."""
+        linear, steps, m = newton.linear, 0, len(problem.free)
+        u = torch.zeros(m, problem.classes, dtype=problem.inputs.weight.dtype, device=problem.free.device)
+        if m == 0:
+            return cls(
+                u, RESULT.SUCCESSFUL, 0, u.new_zeros(problem.classes), 0.0, None, lambda t: t, "nothing to solve"
+            )
+        equation = problem.inputs.equation
+        if initial is not None:
+            start = initial.index_select(0, problem.free)
+            # A linear equation has one solution, whatever the start: take it only if it is nearer than zero.
+            if not equation.linear or float(problem.residual(start).abs().max()) < float(
+                problem.residual(u).abs().max()
+            ):
+                u = start
+        method = linear.describe(m, problem.classes, u.device)
+        bad = cls(u, RESULT.BREAKDOWN, 0, u[0], float("nan"), None, lambda t: t, method)
+        if not equation.linear:
+            equations = [equation] if initial is not None else equation.homotopy()
+            if initial is None and problem.inputs.labels is not None and equation.labels_are_boundary:
+                harmonic = cls.find(problem.with_equation(Laplace()), newton, None)
+                if harmonic.unresolved is not None:  # hopeless for the nonlinear equation as well
+                    return harmonic
+                u = harmonic.value
+            for stage in equations:
+                u, result, more = newton.run(problem.with_equation(stage), u)
+                steps += more
+                if result is not RESULT.SUCCESSFUL:
+                    break
+            if result is not RESULT.SUCCESSFUL:
+                return dataclasses.replace(bad, result=result, detail=f"after {steps} linear steps of Newton's method")
+            method = f"Newton, {method}"
+        operator = problem.operator(u)
+        state = linear.init(operator)
+        if isinstance(state, RESULT):
+            return dataclasses.replace(bad, result=state)
+
+        found = solve_judged(linear, operator, state, -problem.residual(u), start=u)
+        if not bool(torch.isfinite(found.value).all()):
+            return dataclasses.replace(bad, result=RESULT.NONFINITE_OUTPUT)
+        off, tolerance = float(found.error.max()), max(ERROR_TOLERANCE, 10 * linear.rtol)
+        lost = not off <= tolerance
+        # Too few iterations are the solver's failure; an error in spite of convergence is the problem's nature.
+        if found.result is RESULT.BREAKDOWN:
+            return bad
+        if found.result is RESULT.MAX_STEPS or (found.result is not RESULT.SUCCESSFUL and not lost):
+            detail = f"relative residual {found.worst:.1e}, asked for {linear.rtol:.1e}, after {found.steps} steps"
+            return dataclasses.replace(bad, result=RESULT.MAX_STEPS, detail=detail)
+        return cls(
+            value=u + found.value,
+            result=RESULT.SUCCESSFUL,
+            steps=steps + found.steps,
+            residual=found.residual,
+            error=off,
+            unresolved=~(found.error <= tolerance) if lost else None,
+            adjoint=_adjoint_solver(linear, operator, state, found),
+            method=method,
+        )
+
+
+def _adjoint_solver(
+    linear: AbstractLinearSolver, operator: Operator, state: Any, forward: LinearSolution
+) -> Callable[[Tensor], Tensor]:
+    """ū -> v with A v = ū. Always raises on failure: a wrong gradient must not pass for a right one."""
+
+    def adjoint(u_bar: Tensor) -> Tensor:
+        if not bool(torch.isfinite(u_bar).all()):  # an overflow upstream, as gradient scaling provokes: hand it on
+            return torch.full_like(u_bar, float("nan"))
+        with torch.no_grad():
+            found = linear.run(operator, state, u_bar.to(operator.weight.dtype), like=forward)
+        if found.result is not RESULT.SUCCESSFUL:
+            raise SolveError(found.result, f"in the adjoint solve, relative residual {found.worst:.1e}")
+        return found.value
+
+    return adjoint

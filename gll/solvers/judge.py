@@ -1,0 +1,80 @@
+"""How far off is a solution? An estimate of the error at every node.
+
+A small residual does not make a small error where a cluster hangs on the rest by a thread. So one more problem
+is solved alongside:
+
+- a direct solver gets one whose answer is known: the constant 1, which is hardest for such a cluster and whose
+  right-hand side, the excess, is free of rounding. It is also asked for one more correction than it needs:
+  what that changes is the error.
+- an iterative one gets A h = diagonal (h is the expected number of steps of a random walk to the boundary).
+  Since A^-1 ≥ 0 and |residual| ≤ worst · diagonal, the error is at most worst · h; and h itself is at most twice what
+  was found once A h ≥ diagonal / 2.
+
+Where constants are in the null space, a vector without structure is the known answer, for both.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from gll.operators import Operator
+from gll.solvers.base import AbstractLinearSolver, LinearSolution, as_columns, no_estimate, positive
+
+
+def solve_judged(
+    solver: AbstractLinearSolver,
+    operator: Operator,
+    state: Any,
+    rhs: Float[Tensor, "m c"],
+    *,
+    start: Float[Tensor, "m c"],
+) -> LinearSolution:
+    """As `solver.run`, for the correction to `start` (which sets the scale), with the error at every node."""
+    direct, c = solver.is_direct(state), rhs.shape[1]
+    rounding = 8 * torch.finfo(rhs.dtype).eps  # of the residual, in the same units as `worst`
+    bounded = not direct and operator.components is None and not operator.coupled
+    known, size = _known_answer(operator, c), start.abs().amax(0)
+    witness = as_columns(operator.diagonal).expand(-1, known.shape[1]) if bounded else operator.matvec(known)
+
+    def error_of(x: Tensor, worst: Tensor, correction: Tensor | None, size: Tensor) -> Tensor:
+        if bounded:
+            return 2 * (worst + rounding) * x.abs().amax(1)
+        error = (x - known).abs().amax(1)
+        return torch.maximum(error, _by_correction(x, worst, correction, size)) if direct else error
+
+    if operator.shared:
+        found = solver.correct(
+            operator,
+            state,
+            torch.cat([rhs, witness], 1),
+            lambda x, worst, correction, size: torch.maximum(
+                error_of(x[:, c:], worst, None if correction is None else correction[:, c:], size[c:]),
+                (_by_correction if direct else no_estimate)(x, worst, correction, size),
+            ),
+            size=torch.cat([size, size.new_zeros(1)]),
+            bounds=int(bounded),
+        )
+        return dataclasses.replace(found, value=found.value[:, :c], residual=found.residual[:c])
+    found = solver.correct(operator, state, rhs, _by_correction if direct else no_estimate, size=size)
+    other = solver.correct(operator, state, witness, error_of, bounds=known.shape[1] if bounded else 0)
+    error = error_of(other.value, rhs.new_tensor(found.worst), None, size) if not direct else other.error
+    return dataclasses.replace(found, error=torch.maximum(found.error, error), rounds=max(found.rounds, other.rounds))
+
+
+def _known_answer(operator: Operator, classes: int) -> Tensor:
+    if operator.components is None:
+        return operator.weight.new_ones(operator.size, 1 if operator.shared else classes)
+    count = torch.arange(1, operator.size + 1, dtype=operator.weight.dtype, device=operator.weight.device)
+    return operator.project(torch.frac(0.6180339887498949 * count)[:, None])
+
+
+def _by_correction(x: Tensor, worst: Tensor, correction: Tensor | None, size: Tensor) -> Tensor:
+    """What the last correction changed at every node, relative to the largest value; unknown before the first."""
+    if correction is None:
+        return x.new_full((len(x),), torch.inf)
+    return (correction.abs() / positive(size)).amax(1)

@@ -1,0 +1,65 @@
+"""Nodes that no label reaches: finding them, and what they get."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gll.equations import AbstractEquation
+from gll.graph import Graph
+from gll.labels import Labels
+from gll.neighbors import Exact
+from gll.problem import Inputs
+from gll.solution import Unreached
+
+
+def sort_nodes(
+    equation: AbstractEquation, graph: Graph, labels: Labels | None, constant: Inputs, classes: int
+) -> tuple[Tensor, Tensor | None]:
+    """Boundary nodes, and the nodes that nothing determines (None where there are none)."""
+    n, device = graph.num_nodes, graph.weight.device
+    labelled = torch.zeros(n, dtype=torch.bool, device=device)
+    if labels is not None:
+        labelled[labels.index.long()] = True
+    boundary = labelled if equation.labels_are_boundary else torch.zeros_like(labelled)
+    node = torch.arange(n, device=device)[:, None]
+    anchored = constant.equation.anchored(constant.weight.new_zeros(n, classes), node)
+    if anchored is True or (equation.singular and labels is None):
+        return boundary, None
+    pinned = labelled if anchored is False else labelled | anchored
+    reached = torch.zeros_like(labelled)
+    reached[graph.components[pinned]] = True  # component numbers are below n
+    dropped = ~reached[graph.components]
+    return boundary, dropped if bool(dropped.any()) else None
+
+
+def share_cut(graph: Graph, lost: Tensor, kept: Tensor) -> float:
+    """The largest share of its weights that a kept node has with lost ones."""
+    t, weight = graph.topology, graph.weight.detach().double()
+    between = torch.where(lost[t.i] != lost[t.j], weight, 0)
+    share = t.degree(between) / t.degree(weight).clamp(min=1e-300)
+    return float(torch.where(kept, share, 0).max())
+
+
+def uniform_value(equation: AbstractEquation, labels: Labels | None) -> float:
+    """The value that favours no class: 1/C for one-hot and soft labels, 0 for scores of mean zero."""
+    if labels is None or equation.singular:
+        return 0.0
+    mean = labels.value.detach().mean()
+    return float(mean) if bool(torch.isfinite(mean)) else 1 / labels.num_classes
+
+
+def fallback_values(
+    policy: Unreached, equation: AbstractEquation, graph: Graph, labels: Labels | None, dropped: Tensor, like: Tensor
+) -> Tensor:
+    """Values for the nodes that nothing determines."""
+    if policy is Unreached.UNIFORM or labels is None:
+        return torch.full_like(like, uniform_value(equation, labels))
+    if graph.features is None:
+        raise ValueError(
+            "unreached='nearest' needs to know the features, but this graph was not built from any; "
+            "use gll.knn_graph, pass Graph(..., features=x), or choose 'uniform' or 'raise'"
+        )
+    nodes = torch.nonzero(dropped).squeeze(1)
+    nearest = Exact().query(graph.features[labels.index.long()], graph.features[nodes], 1).squeeze(1)
+    return torch.zeros_like(like).index_copy(0, nodes, equation.copied_value(labels)[nearest].to(like.dtype))
