@@ -92,7 +92,7 @@ def weak_links(rng: Generator) -> Problem:
 
 
 def threads(rng: Generator) -> Problem:
-    """A chain or tree of cliques on links around the rounding of float64, where what is resolved and what is not meet."""
+    """Cliques in a tree, on links around the rounding of float64: what is resolved meets what is not."""
     count, each = int(rng.integers(2, 7)), int(rng.integers(1, 7))
     n = count * each
     clique = np.arange(n) // each
