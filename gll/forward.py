@@ -58,9 +58,9 @@ class Outcome:
             equations = [equation] if initial is not None else equation.homotopy()
             if initial is None and problem.inputs.labels is not None and equation.labels_are_boundary:
                 harmonic = cls.find(problem.with_equation(Laplace()), newton, None)
-                if harmonic.unresolved is not None:  # hopeless for the nonlinear equation as well
-                    return harmonic
-                u = harmonic.value
+                if harmonic.result is RESULT.SUCCESSFUL:
+                    value = problem.inputs.labels.value
+                    u = harmonic.value.clamp(float(value.min()), float(value.max()))
             for stage in equations:
                 u, result, more = newton.run(problem.with_equation(stage), u)
                 steps += more

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from gll.checks import all_finite, carries_load, check_arguments, unbalanced_source
 from gll.equations import AbstractEquation
-from gll.forward import Outcome
+from gll.forward import ERROR_TOLERANCE, Outcome
 from gll.graph import Graph
 from gll.labels import Labels
 from gll.operators import component_mean
@@ -35,9 +35,8 @@ from gll.solution import RESULT, Solution, SolveError, Unreached, UnreachedWarni
 from gll.solvers.auto import Auto
 from gll.solvers.base import AbstractLinearSolver
 from gll.solvers.newton import Newton
-from gll.unreached import fallback_values, share_cut, sort_nodes, uniform_value
+from gll.unreached import fallback_values, sort_nodes, uniform_value, weight_cut
 
-WEAK_LINK = 1e-8  # share of a node's weights that may be cut off with unresolved neighbours without changing it
 Weak = Callable[..., Tensor]
 
 
@@ -156,27 +155,35 @@ def solve(
         if unbalanced:
             return failed(RESULT.INCOMPATIBLE_SOURCE, unbalanced)
 
+    cut = None
     for _ in range(4):  # a round more whenever nodes turn out to be unresolved; they leave, so this ends
         free = ~boundary if dropped is None else ~(boundary | dropped)
-        problem = Problem.build(
-            constant, graph.topology, free, dropped, classes, graph.components if equation.singular else None
-        )
+        # Components are at hand on a CPU; a GPU would have to wait for them.
+        known = equation.singular or device.type == "cpu" or "components" in graph.__dict__
+        components = graph.components if known else None
+        problem = Problem.build(constant, graph.topology, free, dropped, classes, components, equation.singular)
         with torch.no_grad():
             outcome = Outcome.find(problem, newton, None if initial is None else initial.detach().to(dtype))
         if outcome.result is not RESULT.SUCCESSFUL:
             return failed(outcome.result, outcome.detail)
         if outcome.unresolved is None:
-            break
+            if cut is None or not bool(free.any()):
+                break
+            if float(outcome.adjoint(cut[problem.free][:, None]).max()) <= ERROR_TOLERANCE:
+                break
+            # The nodes left out would have had a say in the others: z, with A z = what was cut off, says how much.
+            return failed(RESULT.ILL_CONDITIONED, f"{int(cut.count_nonzero())} nodes hang on unresolved ones")
         if policy is Unreached.RAISE:
             return failed(RESULT.ILL_CONDITIONED, f"{int(outcome.unresolved.sum())} of {n} nodes")
         lost = torch.zeros(n, dtype=torch.bool, device=device)
         lost[problem.free] = outcome.unresolved
-        if carries_load(constant, lost) or share_cut(graph, lost, ~lost & free) > WEAK_LINK:
+        if not equation.linear or equation.singular or carries_load(constant, lost):
             # What flows through these nodes decides the others, so they cannot be left out.
             return failed(
                 RESULT.ILL_CONDITIONED, f"estimated error {outcome.error:.0e} on {int(lost.sum())} of {n} nodes"
             )
         dropped = lost if dropped is None else dropped | lost
+        cut = weight_cut(graph, lost, dtype) if cut is None else cut + weight_cut(graph, lost, dtype)
     else:
         return failed(RESULT.ILL_CONDITIONED, "more nodes are unresolved in every round")
 

@@ -37,12 +37,14 @@ class Operator:
         weight: (E,) the same for all columns, or (E, C).
         excess: (m,) the same for all columns, or (m, C), or (m, C, C) where columns are coupled.
         components: (m,) component of every node if constants on components are to be projected out, else None.
+        groups: (m,) which nodes have to do with each other at all, or None for all: problems to be judged apart.
     """
 
     topology: Topology
     weight: Float[Tensor, "edges *a"]
     excess: Float[Tensor, "m *b"]
     components: Int[Tensor, " m"] | None = None
+    groups: Int[Tensor, " m"] | None = None
 
     @property
     def size(self) -> int:
@@ -89,6 +91,14 @@ class Operator:
     def dot(self, a: Float[Tensor, "m c"], b: Float[Tensor, "m c"]) -> Float[Tensor, " c"]:
         """Inner products per column; of all columns together, where they are coupled."""
         return torch.linalg.vecdot(a, b, dim=0) if not self.coupled else (a * b).sum().expand(a.shape[1])
+
+    def size_of(self, v: Float[Tensor, "m c"]) -> Float[Tensor, "_ c"]:
+        """The largest absolute value per column, (1, C), or of every node's group, (m, C)."""
+        if self.groups is None:
+            return v.abs().amax(0, keepdim=True)
+        index = self.groups[:, None].expand(-1, v.shape[1])
+        largest = v.new_zeros(v.shape).scatter_reduce(0, index, v.abs(), "amax")  # group numbers are below m
+        return largest.gather(0, index)
 
     def project(self, v: Float[Tensor, "m c"]) -> Float[Tensor, "m c"]:
         """Remove the mean on each component, where constants are in the null space."""

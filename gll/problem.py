@@ -49,6 +49,7 @@ class Problem:
         free: (m,) the free nodes.
         classes: number of columns C.
         components: (m,) components, where constants are to be projected out.
+        groups: (m,) components, where there are several and they are known.
     """
 
     inputs: Inputs
@@ -57,6 +58,7 @@ class Problem:
     free: Tensor
     classes: int
     components: Tensor | None
+    groups: Tensor | None = None
 
     @classmethod
     def build(
@@ -67,6 +69,7 @@ class Problem:
         dropped: Tensor | None,
         classes: int,
         components: Tensor | None,
+        singular: bool,
     ) -> Problem:
         """Sort out nodes and edges: `free_mask` marks the unknowns, `dropped` the nodes to ignore."""
         free = torch.nonzero(free_mask).squeeze(1)
@@ -78,7 +81,11 @@ class Problem:
                 touches &= ~(dropped[topology.i] | dropped[topology.j])
             active = torch.nonzero(touches).squeeze(1)
             topology = Topology(topology.num_nodes, topology.i[active], topology.j[active])
-        return cls(inputs, topology, active, free, classes, None if components is None else components[free])
+        part = None
+        if components is not None and len(free) and (singular or int(components.max()) > 0):
+            part = torch.unique(components[free], return_inverse=True)[1]
+        several = part is not None and int(part.max()) > 0
+        return cls(inputs, topology, active, free, classes, part if singular else None, part if several else None)
 
     def with_equation(self, equation: AbstractEquation) -> Problem:
         """The same nodes, edges and labels under another equation."""
@@ -142,7 +149,7 @@ class Problem:
         excess = excess if pull is None else excess + pull.view(-1, *([1] * (excess.dim() - 1)))
         excess = excess.index_select(0, self.free)
         if len(self.free) == n:
-            return Operator(t, weight, excess, self.components)
+            return Operator(t, weight, excess, self.components, self.groups)
         local = torch.full((n,), -1, device=self.free.device)
         local[self.free] = torch.arange(len(self.free), device=self.free.device)
         a, b = local[t.i], local[t.j]
@@ -159,4 +166,5 @@ class Problem:
         else:
             excess = excess + outflow
         # The free nodes keep their order, so edges stay sorted with i < j.
-        return Operator(Topology(len(self.free), a[inside], b[inside]), weight[inside], excess, self.components)
+        inner = Topology(len(self.free), a[inside], b[inside])
+        return Operator(inner, weight[inside], excess, self.components, self.groups)

@@ -33,12 +33,11 @@ def sort_nodes(
     return boundary, dropped if bool(dropped.any()) else None
 
 
-def share_cut(graph: Graph, lost: Tensor, kept: Tensor) -> float:
-    """The largest share of its weights that a kept node has with lost ones."""
-    t, weight = graph.topology, graph.weight.detach().double()
-    between = torch.where(lost[t.i] != lost[t.j], weight, 0)
-    share = t.degree(between) / t.degree(weight).clamp(min=1e-300)
-    return float(torch.where(kept, share, 0).max())
+def weight_cut(graph: Graph, lost: Tensor, dtype: torch.dtype) -> Tensor:
+    """(n,) the weight of every node's edges to lost nodes; zero on the lost nodes themselves."""
+    t = graph.topology
+    between = torch.where(lost[t.i] != lost[t.j], graph.weight.detach().to(dtype), 0)
+    return torch.where(lost, 0, t.degree(between))
 
 
 def uniform_value(equation: AbstractEquation, labels: Labels | None) -> float:

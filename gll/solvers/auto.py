@@ -55,7 +55,9 @@ class Auto(AbstractLinearSolver):
     def init(self, operator: Operator) -> _Chosen | RESULT:
         # A coupled system is one system of all columns together.
         size = operator.size * (operator.excess.shape[1] if operator.coupled else 1)
-        if size <= self._limit(operator.weight.device):
+        # Where constants are projected out, only a direct solver's error can be estimated well.
+        limit = self._limit(operator.weight.device) if operator.components is None else self.dense_rescue
+        if size <= limit:
             direct = Cholesky(rtol=self.rtol)
             state = direct.init(operator)
             return state if isinstance(state, RESULT) else _Chosen(operator, direct, state)

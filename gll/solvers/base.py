@@ -26,17 +26,18 @@ ERROR_GOAL = 1e-8  # correcting goes on until the estimated error is below this 
 
 
 class Goal(NamedTuple):
-    """When a column is solved: no node asks for a correction |r_i|/A_ii above max(atol, rtol · max(size, max_i |x_i|)).
+    """When a column is solved: no node asks for a correction |r_i|/A_ii above max(atol, rtol · max(size, |x|)).
 
-    All (C,). `size` is known when x corrects something larger than itself: a warm start, an earlier round.
+    `rtol` and `atol` are (C,), `size` is (1, C) or (m, C), and |x| the largest value of the column, or of the node's
+    group. `size` is known when x corrects something larger than itself: a warm start, an earlier round.
     """
 
     rtol: Tensor
     atol: Tensor
     size: Tensor
 
-    def allowed(self, x: Float[Tensor, "m c"]) -> Float[Tensor, " c"]:
-        return torch.maximum(self.atol, self.rtol * torch.maximum(self.size, x.abs().amax(0)))
+    def allowed(self, operator: Operator, x: Float[Tensor, "m c"]) -> Float[Tensor, "_ c"]:
+        return torch.maximum(self.atol, self.rtol * torch.maximum(self.size, operator.size_of(x)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,18 +118,18 @@ class AbstractLinearSolver(ABC):
         per_node = torch.where(diagonal > 0, diagonal, 1)
         exact, zero = rhs.shape[1] - bounds, rhs.new_zeros(rhs.shape[1])
         aim = self.rtol if rtol is None else min(rtol, self.rtol)
-        goal = Goal(zero + aim, zero.clone(), zero if size is None else size)
+        goal = Goal(zero + aim, zero.clone(), zero[None] if size is None else size)
         goal.rtol[exact:], goal.atol[exact:] = 0, 0.5
         x, result, steps = self.compute(state, rhs, goal)
         x, best, correction = operator.project(x), float("inf"), None
         for done in range(12):
             residual = operator.project(rhs - operator.matvec(x))
-            ask, sizes = (residual / per_node).abs().amax(0), torch.maximum(x.abs().amax(0), goal.size)
-            relative = ask / positive(sizes)
+            ask, sizes = (residual / per_node).abs(), torch.maximum(operator.size_of(x), goal.size)
+            relative = (ask / positive(sizes)).amax(0)
             worst_yet = relative[:exact].max() if exact else ask.new_zeros(())
             error = error_of(x, worst_yet, correction, sizes)
             # A column of zeros asks for nothing and is allowed nothing: 0/0, solved.
-            bound = (ask / goal.allowed(x)).nan_to_num(0).max()
+            bound = (ask / goal.allowed(operator, x)).nan_to_num(0).max()
             worst, off, bound = torch.stack([worst_yet, error.max(), bound]).tolist()
             score = max(bound, off / max(ERROR_GOAL, self.rtol))
             # Stop when solved, when a correction did not halve what is wrong, or when it is not a number.

@@ -80,8 +80,8 @@ class ConjugateGradient(AbstractLinearSolver):
                 continue
             # |r_i| / A_ii and |x_i| in the original variables; half the tolerance is left for the parting of this
             # residual, which is updated recursively, from the true one.
-            ask = (r * scale).abs().amax(0)
-            active = ask > goal.allowed(x * scale) / 2
+            ask = (r * scale).abs()
+            active = (ask > goal.allowed(operator, x * scale) / 2).any(0)
             if operator.coupled:
                 active = active.any().expand_as(active)
             broken, unfinished, finite = torch.stack(

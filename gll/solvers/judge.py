@@ -10,7 +10,8 @@ is solved alongside:
   Since A^-1 ≥ 0 and |residual| ≤ worst · diagonal, the error is at most worst · h; and h itself is at most twice what
   was found once A h ≥ diagonal / 2.
 
-Where constants are in the null space, a vector without structure is the known answer, for both.
+Where constants are in the null space there is no such bound: both get a known answer, a vector without structure, and
+one more correction.
 """
 
 from __future__ import annotations
@@ -38,29 +39,31 @@ def solve_judged(
     direct, c = solver.is_direct(state), rhs.shape[1]
     rounding = 8 * torch.finfo(rhs.dtype).eps  # of the residual, in the same units as `worst`
     bounded = not direct and operator.components is None and not operator.coupled
-    known, size = _known_answer(operator, c), start.abs().amax(0)
+    known, size = _known_answer(operator, c), operator.size_of(start)
     witness = as_columns(operator.diagonal).expand(-1, known.shape[1]) if bounded else operator.matvec(known)
 
     def error_of(x: Tensor, worst: Tensor, correction: Tensor | None, size: Tensor) -> Tensor:
         if bounded:
             return 2 * (worst + rounding) * x.abs().amax(1)
         error = (x - known).abs().amax(1)
-        return torch.maximum(error, _by_correction(x, worst, correction, size)) if direct else error
+        return error if operator.coupled and not direct else torch.maximum(error, changed(x, worst, correction, size))
 
+    changed = no_estimate if bounded else _by_correction
     if operator.shared:
         found = solver.correct(
             operator,
             state,
             torch.cat([rhs, witness], 1),
             lambda x, worst, correction, size: torch.maximum(
-                error_of(x[:, c:], worst, None if correction is None else correction[:, c:], size[c:]),
-                (_by_correction if direct else no_estimate)(x, worst, correction, size),
+                error_of(x[:, c:], worst, None if correction is None else correction[:, c:], size[:, c:]),
+                changed(x, worst, correction, size),
             ),
-            size=torch.cat([size, size.new_zeros(1)]),
+            size=torch.cat([size, torch.zeros_like(size[:, :1])], 1),
             bounds=int(bounded),
         )
         return dataclasses.replace(found, value=found.value[:, :c], residual=found.residual[:c])
-    found = solver.correct(operator, state, rhs, _by_correction if direct else no_estimate, size=size)
+    changed = _by_correction if direct else no_estimate
+    found = solver.correct(operator, state, rhs, changed, size=size)
     other = solver.correct(operator, state, witness, error_of, bounds=known.shape[1] if bounded else 0)
     error = error_of(other.value, rhs.new_tensor(found.worst), None, size) if not direct else other.error
     return dataclasses.replace(found, error=torch.maximum(found.error, error), rounds=max(found.rounds, other.rounds))
