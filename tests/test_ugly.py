@@ -113,7 +113,7 @@ def test_finite_with_a_finite_gradient(name: str, equation: str, dtype: torch.dt
         excuse = error.result
     if excuse is not None:
         if "1e-18" in name:  # links of 1e-291, over which nothing balances
-            assert excuse in (gll.RESULT.INCOMPATIBLE_SOURCE, gll.RESULT.ILL_CONDITIONED)
+            assert excuse in (gll.RESULT.INCOMPATIBLE_SOURCE, gll.RESULT.ILL_CONDITIONED, gll.RESULT.MAX_STEPS)
             assert equation in ("poisson", "p = 3")
         else:  # labels that do not balance on a component
             assert (excuse, equation) == (gll.RESULT.INCOMPATIBLE_SOURCE, "poisson")
@@ -330,7 +330,8 @@ def test_a_weakly_attached_cluster_is_right_or_reported(link: float, dtype: torc
     graph, labels = hanging(link, dtype)
     weight = graph.weight.requires_grad_()
     solution = solve_safely(EQUATIONS[equation], graph, labels, throw=equation == "laplace")
-    if solution.result is gll.RESULT.ILL_CONDITIONED:
+    if solution.result is not gll.RESULT.SUCCESSFUL:
+        assert solution.result in (gll.RESULT.ILL_CONDITIONED, gll.RESULT.MAX_STEPS)
         assert link < 1e-12, "float64 can do this"
         return
     middle = solution.value[5:10]
