@@ -62,11 +62,12 @@ class _FusedLaplace(torch.autograd.Function):
         ctx: Any, features: Tensor, base: Tensor, labels: Tensor, setting: Setting, general: Callable[..., Tensor]
     ) -> tuple[Tensor, Tensor]:
         k, tau, m = setting.k, setting.tau, len(base)
-        x = torch.cat([base, features]).double()
+        x = torch.cat([base, features])
         length = None
         if setting.normalize:
-            length = torch.linalg.vector_norm(x, dim=1, keepdim=True)
+            length = torch.linalg.vector_norm(x, dim=1, keepdim=True, dtype=torch.float64)
             x = x / length
+        x = x.double()
         if labels.dim() == 1:
             g = (labels[:, None] == torch.arange(setting.num_classes, device=x.device)).to(x.dtype)
         else:
@@ -101,12 +102,12 @@ class _FusedLaplace(torch.autograd.Function):
         u, known = solution[:, :-1], solution[:, -1]
         lifted = u.clamp(min=0).add_(setting.floor)
         gap = value[:, max(k - 2, 0) :].diff(dim=1).amin()
-        verdict = torch.stack([gap, value[:, 0].amin(), square.amax(), *known.aminmax()])
-        verdict = torch.cat([verdict, g.sum(0)])  # with the number of base samples per class
+        figures = (gap, value[:, 0].amin(), square.amax(), *known.aminmax())
+        verdict = torch.cat([*(t[None] for t in figures), g.sum(0)])  # the last being the base samples per class
         ctx.save_for_backward(features, base, labels, x, g, u, lifted, d, w, factor, index, root, inverse, length)
         ctx.setting, ctx.general = setting, general
         ctx.mark_non_differentiable(verdict)
-        return lifted.log().to(torch.float32), verdict
+        return torch.log(lifted, out=torch.empty_like(lifted, dtype=torch.float32)), verdict
 
     @staticmethod
     def backward(ctx: Any, *cotangents: Tensor) -> tuple[Tensor | None, ...]:
@@ -121,20 +122,20 @@ class _FusedLaplace(torch.autograd.Function):
             return *(next(grads) if w else None for w in wanted), None, None, None
         v = solve_factored(factor, cotangents[0] / lifted, inverted=factor.is_cuda)
         u, v = torch.cat([g, u]), torch.nn.functional.pad(v, (0, 0, m, 0))
-        product = u @ v.T
+        product = torch.addmm(d, u, v.T, beta=0, alpha=2)  # twice, as ∂J/∂x = 2 L_H x
         p = product.diagonal()
         h = (product + product.T).sub_(p).sub_(p[:, None]).mul_(w)
         if root is None:
             h.mul_(-setting.scale / setting.epsilon**2)
         else:
             h.mul_(inverse)
-            slope = torch.linalg.vecdot(h, d).mul_(root).mul_(root)[:, None]
-            extra = torch.zeros_like(h).scatter_(1, index[:, setting.k - 1 : setting.k], slope)
-            h.add_(extra, alpha=-0.5).add_(extra.T, alpha=-0.5)
+            slope = torch.linalg.vecdot(h, d).mul_(root).mul_(root).mul_(-0.5)[:, None]
+            last = index[:, setting.k - 1 : setting.k]
+            h.scatter_add_(1, last, slope).scatter_add_(0, last.T, slope.T)
         x_bar = torch.addmm(h.sum(1, keepdim=True) * x, h, x, alpha=-1)
         if length is not None:
             x_bar = torch.addcmul(x_bar, torch.linalg.vecdot(x_bar, x)[:, None], x, value=-1).div_(length)
-        x_bar = x_bar.mul_(2).to(features.dtype)
+        x_bar = x_bar.to(features.dtype)
         return x_bar[m:], x_bar[:m].to(base.dtype), None, None, None
 
 
