@@ -6,6 +6,7 @@ what the general path needs. It computes the same function, and checks that it d
 
 - neighbours: no gap that decides them is within the rounding of the products that gave the distances;
 - distances: the smallest is far above that rounding (so no duplicates, no tight clusters);
+- weights: no node hangs by edges that float32 would round to zero;
 - the system: it has a Cholesky factor, and a known answer comes back right (so every node is reached);
 - labels: every base sample has one, within range, and every class a base sample.
 
@@ -26,6 +27,7 @@ from gll.selection import smallest
 from gll.solvers.cholesky import invert_lower, solve_factored
 
 KNOWN_ANSWER_TOLERANCE = 1e-8
+LEAST_DEGREE = 1e-30  # below, weights vanish in float32, and the general path calls a node unreached
 DISTANCE_TOLERANCE = 1e-7  # relative accuracy asked of every squared distance: that of float32
 
 
@@ -91,7 +93,8 @@ class _FusedLaplace(torch.autograd.Function):
         # A = D - W + τ on the free nodes and its factor; a last column of ones in g gives the known answer 1.
         free, out = w[m:], w[m:, :m]
         a = -free[:, m:]
-        a.diagonal().copy_(free.sum(1) + tau if tau else free.sum(1))
+        degree = free.sum(1)
+        a.diagonal().copy_(degree + tau if tau else degree)
         factor, _ = torch.linalg.cholesky_ex(a)
         if factor.is_cuda:
             factor = invert_lower(factor)
@@ -102,7 +105,7 @@ class _FusedLaplace(torch.autograd.Function):
         u, known = solution[:, :-1], solution[:, -1]
         lifted = u.clamp(min=0).add_(setting.floor)
         gap = value[:, max(k - 2, 0) :].diff(dim=1).amin()
-        figures = (gap, value[:, 0].amin(), square.amax(), *known.aminmax())
+        figures = (gap, value[:, 0].amin(), square.amax(), degree.amin(), *known.aminmax())
         verdict = torch.cat([*(t[None] for t in figures), g.sum(0)])  # the last being the base samples per class
         ctx.save_for_backward(features, base, labels, x, g, u, lifted, d, w, factor, index, root, inverse, length)
         ctx.setting, ctx.general = setting, general
@@ -157,11 +160,11 @@ def fused_logits(
     Differentiable in: `features`, `base`, to any order.
     """
     logits, verdict = _FusedLaplace.apply(features, base, labels, setting, general)
-    gap, nearest, size, low, high, *counts = verdict.tolist()
+    gap, nearest, size, least, low, high, *counts = verdict.tolist()
     noise = 4 * torch.finfo(torch.float64).eps * features.shape[1] ** 0.5 * size
     # Comparisons with NaN are false, so that a failed factor, or features that are not finite, count as unsound.
     sound = (
-        (gap > 2 * noise and nearest * DISTANCE_TOLERANCE > noise)
+        (gap > 2 * noise and nearest * DISTANCE_TOLERANCE > noise and least > LEAST_DEGREE)
         and (abs(low - 1) <= KNOWN_ANSWER_TOLERANCE and abs(high - 1) <= KNOWN_ANSWER_TOLERANCE)
         and (labels.dim() == 2 or (min(counts) > 0 and sum(counts) == len(base)))
     )

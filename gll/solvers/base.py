@@ -128,6 +128,8 @@ class AbstractLinearSolver(ABC):
             relative = (ask / positive(sizes)).amax(0)
             worst_yet = relative[:exact].max() if exact else ask.new_zeros(())
             error = error_of(x, worst_yet, correction, sizes)
+            if bounds:  # an h that does not satisfy A h ≥ diagonal / 2 bounds nothing
+                error = torch.where(ask[:, exact:].amax() <= 0.5, error, torch.inf)
             # A column of zeros asks for nothing and is allowed nothing: 0/0, solved.
             bound = (ask / goal.allowed(operator, x)).nan_to_num(0).max()
             worst, off, bound = torch.stack([worst_yet, error.max(), bound]).tolist()

@@ -75,7 +75,7 @@ class Newton:
             state: Any = self.linear.init(shifted)
             if not isinstance(state, RESULT):
                 solution = self.linear.run(shifted, state, rhs)
-                if solution.result is not RESULT.BREAKDOWN:
+                if solution.result not in (RESULT.BREAKDOWN, RESULT.NONFINITE_OUTPUT):
                     return solution, shift
             if shift > 1e3:
                 zero = torch.zeros_like(rhs)
