@@ -94,6 +94,13 @@ def test_throw_false_returns_the_verdict(result: gll.RESULT) -> None:
         assert bool(torch.isnan(solution.residual).all())
 
 
+def test_overflow_in_the_dtype_of_the_weights() -> None:
+    """1e41 is a float64 number, but not the float32 number that the weights ask for."""
+    graph = path(2).with_weight(torch.ones(1))
+    with pytest.raises(gll.SolveError, match=r"the values overflow.*\[NONFINITE_OUTPUT: in float32\]"):
+        gll.solve(gll.Laplace(1e-3, torch.full((2,), 1e38)), graph)
+
+
 def test_a_failed_solve_carries_no_gradient() -> None:
     weight = torch.ones(49, dtype=F64, requires_grad=True)
     graph = path(50).with_weight(weight)

@@ -82,7 +82,7 @@ def test_own_bandwidth_sees_sorted_distances() -> None:
         seen.append(distance)
         return distance[:, 2]
 
-    gll.knn_graph(x.reshape(180, 8), 5, bandwidth=third)
+    gll.knn_graph(x.reshape(180, 8), 6, bandwidth=third)  # the five others of a cluster, and one of another
     assert bool((seen[0].diff(dim=1) >= -1e-5 * seen[0][:, 1:]).all())
 
 
@@ -137,6 +137,16 @@ def test_duplicates_have_weight_one(dtype: torch.dtype) -> None:
     (graph.weight * torch.randn_like(graph.weight)).sum().backward()
     assert x.grad is not None
     assert float(x.grad.abs().max()) == 0
+
+
+def test_distances_below_the_rounding_of_the_features_are_noise() -> None:
+    """ε is floored at eps |x|: two neighbours one rounding apart are nearly the same point, not exp(-4) apart."""
+    x = torch.tensor([[1000.0], [1000.0], [5.0], [6.0]])
+    x[1] = torch.nextafter(x[1], torch.tensor(2000.0))
+    gap, floor = float(x[1] - x[0]), torch.finfo(torch.float32).eps * 1000
+    assert gap < floor
+    weight = float(gll.knn_graph(x, 1).weight[0])
+    assert weight == pytest.approx(math.exp(-4 * (gap / floor) ** 2), rel=1e-3)
 
 
 def test_all_points_equal() -> None:
