@@ -37,7 +37,8 @@ CASES = [
     (10000, 1000, 128, 10),
     (20000, 10000, 128, 10),
 ]
-# Forward + backward of the authors' published code, from design notes: (one H200 machine, one CPU thread or two at 10,000+).
+# Forward + backward of the authors' published code, measured before this project: on a machine with an H200; on one CPU
+# thread, two from 10,000 nodes on.
 AUTHORS_MS: dict[str, dict[int, str]] = {
     "cuda": {228: "41", 1124: "173", 1500: "491", 2000: "635"},
     "cpu": {228: "21", 1124: "100-210", 1500: "274", 2000: "367", 10000: "4,200-19,000", 20000: "9,000-20,000"},
@@ -88,7 +89,7 @@ def best_ms(run: Callable[[], Any], device: str, seconds: float = 3.0) -> float:
 def measure(case: tuple[int, int, int, int], device: str, threads: int, seed: int) -> dict[str, Any]:
     """All figures of one case, in this process."""
     torch.set_num_threads(threads)
-    n, base, d, classes = case
+    n, base, _, classes = case
     x, y = problem(*case, device=device, seed=seed)
     layer = gll.GraphLearningLayer(classes)
 

@@ -18,7 +18,7 @@ app = typer.Typer(
 console = Console()
 
 
-def _version(show: bool) -> None:
+def _version(show: bool | None) -> None:
     if show:
         import gll
 
@@ -29,8 +29,8 @@ def _version(show: bool) -> None:
 @app.callback()
 def main(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
-    ] = False,
+        bool | None, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = None,
 ) -> None:
     """Graph learning layers: spread a few labels over a similarity graph, with exact gradients."""
 

@@ -1,0 +1,142 @@
+"""The command line, run as a user runs it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import gll.demo
+from gll.cli import app
+from gll.doctor import examine, load_npz
+
+run = CliRunner().invoke
+
+
+def clusters(tmp_path: Path, **arrays: np.ndarray) -> Path:
+    """Two clusters of 30 points far apart, written as .npz."""
+    rng = np.random.default_rng(0)
+    x = np.concatenate([rng.normal(0, 1, (30, 2)), rng.normal(1000, 1, (30, 2))])
+    path = tmp_path / "points.npz"
+    np.savez(path, **({"features": x} | arrays))
+    return path
+
+
+def test_help_names_the_commands() -> None:
+    result = run(app, ["--help"])
+    assert result.exit_code == 0
+    assert "demo" in result.output
+    assert "doctor" in result.output
+
+
+def test_version() -> None:
+    assert gll.__version__ in run(app, ["--version"]).output
+
+
+def test_doctor_finds_what_is_wrong(tmp_path: Path) -> None:
+    labels = np.full(60, -1)
+    labels[:2] = [0, 1]
+    rng = np.random.default_rng(0)
+    x = np.concatenate([rng.normal(0, 1, (30, 2)), rng.normal(1000, 1, (30, 2))])
+    x[5] = x[4]
+    x[7] = np.nan
+    path = clusters(tmp_path, features=x, labels=labels)
+    result = run(app, ["doctor", str(path), "--k", "5", "--json"])
+    assert result.exit_code == 0, result.output
+    report = json.loads(result.output)
+    assert report["rows_not_finite"] == 1
+    assert report["duplicates"] == 1
+    assert report["components"] == 2
+    assert report["unreached"] == 30
+    assert report["components_without_label"] == 1
+    assert any("30 points are not reached" in line for line in report["advice"])
+
+
+def test_doctor_prints_a_table(tmp_path: Path) -> None:
+    result = run(app, ["doctor", str(clusters(tmp_path)), "--k", "5"])
+    assert result.exit_code == 0, result.output
+    assert "components" in result.output
+    assert "no labels in the file" in result.output
+
+
+def test_condition_is_the_hitting_time_of_a_random_walk() -> None:
+    # Between two labelled ends of a path with equal weights, the expected number of steps is largest in the middle:
+    # position · (length - position).
+    x = torch.arange(11.0, dtype=torch.float64)[:, None]
+    y = torch.full((11,), -1)
+    y[0], y[10] = 0, 1
+    report = examine(x, y, k=1)
+    # k = 1: every point is joined to a neighbour at distance one, ties going to the smaller index: a path.
+    assert report.components == 1
+    assert report.condition == pytest.approx(2 * 5 * 5)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"features": np.zeros((2, 3, 4))}, "must be a (points, dimensions) array"),
+        ({"features": np.zeros((4, 2)), "labels": np.zeros(3, int)}, "one label per point (4,)"),
+        ({"features": np.zeros((4, 2)), "labels": np.array(list("abcd"))}, "must hold integers"),
+        ({"features": np.full((4, 2), np.nan)}, "only 0 of 4 rows are finite"),
+    ],
+)
+def test_doctor_errors_are_sentences(tmp_path: Path, arrays: dict[str, np.ndarray], message: str) -> None:
+    result = run(app, ["doctor", str(clusters(tmp_path, **arrays))], terminal_width=500)
+    assert result.exit_code == 1
+    assert message in " ".join(result.output.split())
+
+
+def test_doctor_says_which_arrays_there_are(tmp_path: Path) -> None:
+    np.savez(tmp_path / "other.npz", data=np.zeros((4, 2)))
+    result = run(app, ["doctor", str(tmp_path / "other.npz")])
+    assert result.exit_code == 1
+    assert "['data']" in result.output
+
+
+def test_files_with_code_inside_are_refused(tmp_path: Path) -> None:
+    np.savez(tmp_path / "objects.npz", features=np.array([{}], dtype=object))
+    with pytest.raises(ValueError, match="allow_pickle"):
+        load_npz(tmp_path / "objects.npz")
+
+
+def test_demo_prints_a_table_and_draws(tmp_path: Path) -> None:
+    result = run(app, ["demo", "--epochs", "3", "--out", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    assert "softmax" in result.output
+    assert (tmp_path / "two_moons.png").read_bytes().startswith(b"\x89PNG")
+    rows = json.loads((tmp_path / "two_moons.json").read_text())
+    assert [row["head"] for row in rows] == ["τ = 0", "τ = 0.001", "τ = 0.01", "τ = 0.1", "τ = 0.5", "softmax"]
+    assert all(np.isfinite(row["loss"]) and row["epochs"] == 3 for row in rows)
+
+
+def test_demo_keeps_what_it_has_on_ctrl_c(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    step = gll.demo.Study.step
+
+    def stop(self: gll.demo.Study) -> None:
+        if self.tau == 0.001 and self.epoch == 2:
+            raise KeyboardInterrupt
+        step(self)
+
+    monkeypatch.setattr(gll.demo.Study, "step", stop)
+    result = run(app, ["demo", "--epochs", "4", "--out", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    rows = json.loads((tmp_path / "two_moons.json").read_text())
+    assert [(row["head"], row["epochs"]) for row in rows] == [("τ = 0", 4), ("τ = 0.001", 2)]
+
+
+def test_the_demo_learns() -> None:
+    study = gll.demo.Study(0.01, seed=1)
+    study.step()
+    first = study.loss
+    for _ in range(60):
+        study.step()
+    assert study.loss < 0.97 * first
+
+
+def test_snapshots_are_the_papers_where_they_fit() -> None:
+    assert gll.demo.snapshot_epochs(150_000) == [0, 500, 2_000, 10_000, 50_000, 150_000]
+    assert gll.demo.snapshot_epochs(1000) == [0, 20, 80, 250, 500, 1000]
