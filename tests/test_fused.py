@@ -109,7 +109,7 @@ def test_labels_that_are_missing_or_wrong_are_left_to_the_general_path(device: t
     assert steps_aside(x, unlabelled)
     with pytest.warns(UserWarning, match=r"classes \[3\] have no base sample"):
         assert steps_aside(x, y.clamp(max=2))
-    with pytest.raises(ValueError, match="classes must lie in 0 .. 3"):
+    with pytest.raises(ValueError, match=r"classes must lie in 0 \.\. 3"):
         steps_aside(x, y + 1)
     broken = x.clone()
     broken[50, 0] = torch.nan

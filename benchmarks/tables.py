@@ -1,0 +1,104 @@
+"""Write the tables of README.md and docs/performance.md from the JSON files in benchmarks/results.
+
+    python benchmarks/tables.py            rewrite the tables
+    python benchmarks/tables.py --check    exit 1 if a table is out of date
+
+A table stands between the lines `<!-- table NAME -->` and `<!-- end -->`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+PAGES = (ROOT / "README.md", ROOT / "docs" / "performance.md")
+
+
+def layer(record: dict[str, Any], authors: dict[int, str]) -> str:
+    lines = [
+        "| nodes | base | d | classes | forward, ms | forward + backward, ms | naive dense twin, ms | authors' code, ms | "
+        "peak memory, MB | float32 − float64 |",
+        "|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for row in record["rows"]:
+        n, base, d, classes = row["case"]
+        naive = f"{row['naive_ms']:,.1f}" if "naive_ms" in row else "–"
+        lines.append(
+            f"| {n:,} | {base:,} | {d} | {classes} | {row['forward_ms']:,.1f} | **{row['both_ms']:,.1f}** | {naive} | "
+            f"{authors.get(n, '–')} | {row['peak_mb']:,.0f} | {row['float32_minus_float64']:.0e} |"
+        )
+    return "\n".join([*lines, "", _provenance(record)])
+
+
+def _provenance(record: dict[str, Any]) -> str:
+    versions = record.get("versions", {})
+    return (
+        f"<small>commit {record['commit']}, {record['device']}, {record.get('threads', '?')} thread(s), "
+        f"torch {versions.get('torch', '?')}, seed {record['config'].get('seed', record.get('seed'))}, "
+        f"{record.get('wall_s', record.get('wall_seconds')):.0f} s</small>"
+    )
+
+
+def fails_safely(record: dict[str, Any], _: dict[int, str]) -> str:
+    lines = [
+        "| problems | number | solved | failure admitted | **wrong, not admitted** |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for name, counts in record["rows"].items():
+        wrong = sum(counts.get(key, 0) for key in ("wrong, not admitted", "crashed"))
+        cells = (counts.get(key, 0) for key in ("problems", "solved", "admitted failure"))
+        lines.append(f"| {name} | {' | '.join(f'{cell:,}' for cell in cells)} | **{wrong:,}** |")
+    return "\n".join([*lines, "", _provenance(record)])
+
+
+def tables() -> dict[str, str]:
+    """Every table by its name."""
+    sys.path.insert(0, str(RESULTS.parent))
+    from layer import AUTHORS_MS
+
+    makers: dict[str, tuple[Callable[[dict[str, Any], dict[int, str]], str], dict[int, str]]] = {
+        "layer-cpu": (layer, AUTHORS_MS["cpu"]),
+        "layer-cpu-large": (layer, AUTHORS_MS["cpu"]),
+        "layer-cuda": (layer, AUTHORS_MS["cuda"]),
+        "fails-safely": (fails_safely, {}),
+    }
+    made = {}
+    for name, (maker, authors) in makers.items():
+        file = RESULTS / f"{name}.json"
+        if file.exists():
+            made[name] = maker(json.loads(file.read_text()), authors)
+    return made
+
+
+def rewritten(text: str, made: dict[str, str]) -> str:
+    def fill(match: re.Match[str]) -> str:
+        name = match.group(1)
+        if name not in made:
+            raise SystemExit(f"no results for the table '{name}': run its benchmark with --json first")
+        return f"<!-- table {name} -->\n\n{made[name]}\n\n<!-- end -->"
+
+    return re.sub(r"<!-- table (\S+) -->.*?<!-- end -->", fill, text, flags=re.DOTALL)
+
+
+def main() -> None:
+    check = "--check" in sys.argv[1:]
+    made = tables()
+    for page in PAGES:
+        old = page.read_text()
+        new = rewritten(old, made)
+        if old == new:
+            continue
+        if check:
+            raise SystemExit(f"{page.name} is out of date: run python benchmarks/tables.py")
+        page.write_text(new)
+        print(f"wrote {page.name}")
+
+
+if __name__ == "__main__":
+    main()
