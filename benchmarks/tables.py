@@ -21,11 +21,9 @@ PAGES = (ROOT / "README.md", ROOT / "docs" / "performance.md")
 
 
 def layer(record: dict[str, Any], authors: dict[int, str]) -> str:
-    lines = [
-        "| nodes | base | d | classes | forward, ms | forward + backward, ms | naive dense twin, ms | authors' code, ms | "
-        "peak memory, MB | float32 − float64 |",
-        "|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
-    ]
+    head = ["nodes", "base", "d", "classes", "forward, ms", "forward + backward, ms", "naive dense twin, ms"]
+    head += ["authors' code, ms", "peak memory, MB", "float32 − float64"]
+    lines = [f"| {' | '.join(head)} |", "|---:" * len(head) + "|"]
     for row in record["rows"]:
         n, base, d, classes = row["case"]
         naive = f"{row['naive_ms']:,.1f}" if "naive_ms" in row else "–"
@@ -46,10 +44,7 @@ def _provenance(record: dict[str, Any]) -> str:
 
 
 def fails_safely(record: dict[str, Any], _: dict[int, str]) -> str:
-    lines = [
-        "| problems | number | solved | failure admitted | **wrong, not admitted** |",
-        "|---|---:|---:|---:|---:|",
-    ]
+    lines = ["| problems | number | solved | failure admitted | **wrong, not admitted** |", "|---|---:|---:|---:|---:|"]
     for name, counts in record["rows"].items():
         wrong = sum(counts.get(key, 0) for key in ("wrong, not admitted", "crashed"))
         cells = (counts.get(key, 0) for key in ("problems", "solved", "admitted failure"))

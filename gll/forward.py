@@ -82,12 +82,12 @@ class Outcome:
         # Too few iterations are the solver's failure; an error in spite of convergence is the problem's nature.
         if found.result is RESULT.BREAKDOWN:
             return bad
-        if off == float("inf"):
-            detail = f"no bound on the error after {found.steps} steps of {type(linear).__name__}"
-            return dataclasses.replace(bad, result=RESULT.ILL_CONDITIONED, detail=detail)
         if found.result is RESULT.MAX_STEPS or (found.result is not RESULT.SUCCESSFUL and not lost):
             detail = f"relative residual {found.worst:.1e}, asked for {linear.rtol:.1e}, after {found.steps} steps"
             return dataclasses.replace(bad, result=RESULT.MAX_STEPS, detail=detail)
+        if off == float("inf"):
+            detail = f"no bound on the error after {found.steps} steps of {type(linear).__name__}"
+            return dataclasses.replace(bad, result=RESULT.ILL_CONDITIONED, detail=detail)
         return cls(
             value=u + found.value,
             result=RESULT.SUCCESSFUL,
