@@ -115,9 +115,9 @@ def wrong_weights(task: Task, graph: gll.Graph) -> str:
     assert task.problem.features is not None
     expected, distance, epsilon = reference.knn_weight(task.problem.features, task.problem.k)
     every = edge = dense_edges(graph)
-    resolved = epsilon > 2 * torch.finfo(task.dtype).eps * np.abs(task.problem.features).max(1)
-    resolved |= epsilon == 0
-    edge = edge & resolved[:, None] & resolved
+    rounding = 2 * torch.finfo(task.dtype).eps * np.abs(task.problem.features).max(1)
+    resolved = (epsilon > rounding) | (epsilon == 0)
+    edge = edge & resolved[:, None] & resolved & ((distance > 4 * rounding[:, None]) | (distance == 0))
     off = np.where(edge, np.abs(dense_weight(graph) - expected), 0).max()
     if not off <= TOLERANCE:
         return f"weights off by {off:.1e}"

@@ -318,11 +318,7 @@ ERRORS: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "no neighbours": (lambda: make(k=0), ValueError, "k must be at least 1, got 0"),
     "no floor": (lambda: make(floor=0.0), ValueError, "floor must be > 0, got 0"),
     "unknown option": (lambda: make(neighbours=3), TypeError, "neighbours"),
-    "unknown policy": (
-        lambda: make(unreached="ignore"),
-        ValueError,
-        "'ignore'.* choose 'uniform', 'nearest' or 'raise'",
-    ),
+    "unknown policy": (lambda: make(unreached="ignore"), ValueError, "'ignore'.*'uniform', 'nearest' or 'raise'"),
     "no base": (lambda: make()(X), ValueError, "no base set: pass base_features and base_labels, or call set_base"),
     "half a base": (lambda: make()(X, BASE), ValueError, "give base_features and base_labels together"),
     "labels only": (lambda: make()(X, base_labels=Y), ValueError, "give base_features and base_labels together"),
