@@ -194,9 +194,10 @@ def judge_layer(task: Task) -> Verdict:
     if not bool(torch.isfinite(out).all() and torch.isfinite(x.grad).all()):
         return Verdict(WRONG, "output or gradient is not finite")
     fallback = np.zeros(n, bool) if solution.unreached_nodes is None else solution.unreached_nodes.numpy()
-    weight, _, epsilon = reference.knn_weight(task.problem.features[order], k, normalize)
+    weight, distance, epsilon = reference.knn_weight(task.problem.features[order], k, normalize)
     eps, size = torch.finfo(task.dtype).eps, np.abs(task.problem.features[order]).max(1)
-    coarse = (epsilon > 0) & (epsilon <= 2 * eps * (1 if normalize else size))
+    least = 2 * eps * (np.ones(n) if normalize else size)
+    coarse = ((epsilon > 0) & (epsilon <= least)) | ((distance > 0) & (distance <= 4 * least)).any(1)
     # Scaling to length one rounds: the answer is that of features a rounding away, felt as much as distances are short.
     rounding = 64 * eps / float(epsilon[epsilon > 0].min(initial=1)) if normalize else 0.0
     weight = np.where(dense_edges(graph), weight, 0)
