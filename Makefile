@@ -9,7 +9,7 @@ JOBS ?= 2
 MARK ?= not slow
 # Passed on to the command a target runs, e.g. make demo ARGS=--help, make test ARGS="-k poisson -x".
 ARGS ?=
-# Which benchmarks, e.g. make bench BENCH=benchmarks/solvers.py
+# Which benchmarks, e.g. make bench BENCH=benchmarks/layer.py
 BENCH ?= $(wildcard benchmarks/[!_]*.py)
 
 VENV := .venv
@@ -26,7 +26,7 @@ help: ## show this list
 	@echo "make TARGET [ARGS=\"flags for the command\"]"
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(VENV)/.installed-base ## a short tour of the library: runs `gll demo`
+demo: $(VENV)/.installed-base ## the paper's two-moons study: runs `gll demo`
 	$(BIN)/gll demo $(ARGS)
 
 test: $(VENV)/.installed-dev ## run the tests, JOBS=2 at a time, but the slow ones (MARK=slow for those)

@@ -5,14 +5,16 @@ from importlib.metadata import PackageNotFoundError, version
 from gll import reweight, solvers
 from gll.equations import AbstractEquation, Laplace, Poisson, SoftLaplace
 from gll.faiss import Faiss
+from gll.features import Metric
 from gll.graph import Graph, Normalization, Topology
 from gll.implicit import solve
 from gll.labels import Labels
 from gll.neighbors import AbstractNeighborSearch, Exact
 from gll.nn import GraphLearningLayer
 from gll.nonlinear import Elliptic, GinzburgLandau, PLaplace
-from gll.similarity import Constant, Gaussian, Metric, SelfTuned, Symmetrize, edge_sqdist, knn_graph
-from gll.solution import RESULT, Solution, SolveError, Unreached, UnreachedWarning
+from gll.similarity import Constant, Gaussian, SelfTuned, Symmetrize, edge_sqdist, knn_graph
+from gll.solution import RESULT, Solution, SolveError
+from gll.unreached import Unreached, UnreachedWarning
 
 try:
     __version__ = version("gll")

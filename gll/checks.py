@@ -17,6 +17,14 @@ def all_finite(*tensors: Tensor | None) -> bool:
 
 def check_arguments(equation: AbstractEquation, graph: Graph, labels: Labels | None, initial: Tensor | None) -> int:
     """Raise a clear error where the arguments do not fit together; returns the number of columns."""
+    for given, wanted, hint in (
+        (equation, AbstractEquation, "such as gll.Laplace()"),
+        (graph, Graph, "made by gll.knn_graph or Graph.from_sparse"),
+        (labels, Labels | None, "made by Labels.from_classes"),
+    ):
+        if not isinstance(given, wanted):
+            what = f"the class {given.__name__}" if isinstance(given, type) else type(given).__name__
+            raise TypeError(f"expected an object {hint}, got {what}")
     n, device = graph.num_nodes, graph.weight.device
     source = getattr(equation, "source", None)
     _check_tensors(device, dict(weights=graph.weight, initial=initial, **equation.tensors()))

@@ -60,7 +60,7 @@ def doctor(
 ) -> None:
     """Say what one should know about a set of features before building a graph from it."""
     from gll.doctor import examine, load_npz
-    from gll.similarity import Metric
+    from gll.features import Metric
 
     try:
         x, y = load_npz(file, features, labels)
@@ -91,7 +91,7 @@ def doctor(
             ("labels (classes)", f"{r.labelled:,} ({r.classes:,})"),
             ("components without a label", f"{r.components_without_label:,}"),
             ("points no label reaches", f"{r.unreached:,}"),
-            ("condition estimate", f"{r.condition:.1e}"),
+            ("condition estimate", f"{r.condition:.1e}" if r.condition > 0 else "nothing to solve"),
         ]
     for row in rows:
         table.add_row(*row)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+import zipfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -12,11 +13,13 @@ import torch
 from torch import Tensor
 
 from gll.equations import Laplace
+from gll.features import Metric
 from gll.graph import Graph
 from gll.implicit import solve
 from gll.labels import Labels
-from gll.similarity import Metric, knn_graph
-from gll.solution import SolveError, UnreachedWarning
+from gll.similarity import knn_graph
+from gll.solution import SolveError
+from gll.unreached import UnreachedWarning
 
 FEATURE_NAMES = ("features", "embeddings", "x", "X")
 LABEL_NAMES = ("labels", "y", "Y")
@@ -64,6 +67,8 @@ def load_npz(path: Path, features: str | None = None, labels: str | None = None)
         path: the file.
         features, labels: names of the arrays; by default the usual names are tried.
     """
+    if not zipfile.is_zipfile(path):
+        raise ValueError(f"{path} is not an .npz file; write one with numpy.savez(path, features=x, labels=y)")
     with np.load(path, allow_pickle=False) as file:
         names = list(file.keys())
         name = _pick(names, features, FEATURE_NAMES, "features")
@@ -218,6 +223,7 @@ def _advice(r: Report) -> list[str]:
         tell.append(
             "no labels in the file: reach and conditioning depend on them; add an array 'labels' (-1: unlabelled)"
         )
-    elif r.labelled <= 5 * r.classes:
-        tell.append(f"{r.labelled} labels for {r.classes} classes are few for Laplace: try Poisson or a reweighting")
+    elif r.labelled <= 0.01 * r.points:
+        other = "Poisson or a reweighting" if r.components == 1 else "a reweighting (Poisson needs a connected graph)"
+        tell.append(f"{r.labelled} labels for {r.points} points are few for Laplace: try {other}")
     return tell or ["nothing to worry about"]

@@ -42,7 +42,7 @@ class AbstractEquation(ABC):
     Columns are independent one-vs-rest problems unless `coupled`.
     """
 
-    linear: ClassVar[bool] = True  # φ and σ are linear in u, and φ(q) = q
+    linear: ClassVar[bool] = False  # φ(q) = q, and σ is linear in u: one linear solve instead of Newton's method
     coupled: ClassVar[bool] = False  # σ couples the columns
     labels_are_boundary: ClassVar[bool] = True  # u = g on labelled nodes
     singular: ClassVar[bool] = False  # determined up to a constant per component
@@ -181,6 +181,7 @@ class Laplace(AbstractDecaying):
 
     tau: Scalar = 0.0
     source: Tensor | None = None
+    linear: ClassVar[bool] = True
 
 
 @final
@@ -198,6 +199,7 @@ class SoftLaplace(AbstractDecaying):
     lam: Scalar = 1.0
     tau: Scalar = 0.0
     source: Tensor | None = None
+    linear: ClassVar[bool] = True
     labels_are_boundary: ClassVar[bool] = False
 
     def _strength(self, labels: Labels) -> Tensor:
@@ -242,6 +244,7 @@ class Poisson(AbstractEquation):
     """
 
     source: Tensor | None = None
+    linear: ClassVar[bool] = True
     labels_are_boundary: ClassVar[bool] = False
     singular: ClassVar[bool] = True
 

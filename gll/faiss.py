@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gll.neighbors import AbstractNeighborSearch, Exact, sqdist_of_pairs
+from gll.neighbors import AbstractNeighborSearch, Exact
+from gll.selection import sqdist_of_pairs
 
 
 @final

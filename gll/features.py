@@ -1,7 +1,8 @@
-"""Features made safe: checked, scaled into range, or to length one."""
+"""Features and what acts on them made safe: checked, scaled into range, or to length one."""
 
 from __future__ import annotations
 
+import enum
 import math
 
 import torch
@@ -49,3 +50,29 @@ def power_of_two_scale(x: Tensor) -> Tensor:
     top = 25 if x.dtype == torch.float32 else 200
     exponent = torch.floor(torch.log2(torch.where(largest > 0, largest, 1))) - top
     return torch.exp2(exponent.clamp(min=math.log2(torch.finfo(x.dtype).tiny)))
+
+
+class Metric(enum.Enum):
+    """Distance between features: Euclidean, or Euclidean after scaling every row to length one (cosine)."""
+
+    EUCLIDEAN = "euclidean"
+    COSINE = "cosine"
+
+    @classmethod
+    def _missing_(cls, value: object) -> None:
+        raise ValueError(f"unknown metric {value!r}; choose Metric.EUCLIDEAN or Metric.COSINE")
+
+    def prepare(self, x: Tensor) -> Tensor:
+        return unit_rows(x) if self is Metric.COSINE else x
+
+
+def require_positive(value: float | Tensor, name: str) -> None:
+    if not isinstance(value, Tensor) and not 0 < value < float("inf"):
+        raise ValueError(f"{name} must be a finite number > 0, got {value}")
+
+
+def require_functions(**given: object) -> None:
+    """Raise unless each is None or can be called: a name or a class in place of an object is a common slip."""
+    for name, function in given.items():
+        if function is not None and (not callable(function) or isinstance(function, type)):
+            raise TypeError(f"{name} must be a function or an object such as gll.SelfTuned(), got {function!r}")

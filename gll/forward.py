@@ -68,7 +68,6 @@ class Outcome:
                     break
             if result is not RESULT.SUCCESSFUL:
                 return dataclasses.replace(bad, result=result, detail=f"after {steps} linear steps of Newton's method")
-            method = f"Newton, {method}"
         operator = problem.operator(u)
         state = linear.init(operator)
         if isinstance(state, RESULT):
@@ -96,7 +95,7 @@ class Outcome:
             error=off,
             unresolved=~(found.error <= tolerance) if lost else None,
             adjoint=_adjoint_solver(linear, operator, state, found),
-            method=method,
+            method=("" if equation.linear else "Newton, ") + linear.report(state),
         )
 
 

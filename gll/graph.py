@@ -185,6 +185,7 @@ class Graph:
         self, u: Float[Tensor, "n *c"], normalization: Normalization = Normalization.NONE
     ) -> Float[Tensor, "n *c"]:
         """Δu, or its normalised forms. Isolated nodes have no neighbours to differ from: they give 0."""
+        normalization = Normalization(normalization)
         if normalization is Normalization.NONE:
             return self.divergence(self.gradient(u))
         degree = self.degree

@@ -8,7 +8,7 @@ function theorem, with A = ∂²P/∂u∂v the linearised operator (symmetric) a
 For θ = w this reads -φ(∇u)·∇v, for θ = f it reads v, and for θ = g it is the third formula of the paper's theorem:
 all of them fall out of differentiating one scalar. The adjoint solve reuses the factor of the forward solve.
 
-A failed solve cannot be missed. Besides the residual, the error is estimated at every node (`solvers/base.py`). Nodes
+A failed solve cannot be missed. Besides the residual, the error is estimated at every node (`solvers/judge.py`). Nodes
 where it is large hang on the rest by less than rounding, and are treated as what they are to this precision: not
 connected.
 
@@ -31,11 +31,11 @@ from gll.graph import Graph
 from gll.labels import Labels
 from gll.operators import component_mean
 from gll.problem import Inputs, Problem
-from gll.solution import RESULT, Solution, SolveError, Unreached, UnreachedWarning
+from gll.solution import RESULT, Solution, SolveError
 from gll.solvers.auto import Auto
 from gll.solvers.base import AbstractLinearSolver
 from gll.solvers.newton import Newton
-from gll.unreached import fallback_values, sort_nodes, uniform_value, weight_cut
+from gll.unreached import Unreached, UnreachedWarning, fallback_values, sort_nodes, uniform_value, weight_cut
 
 Weak = Callable[..., Tensor]
 
@@ -111,7 +111,8 @@ def solve(
         unreached: what nodes get that the equation does not determine, because no label is connected to them:
             "uniform" (the same value for every class, with a warning), "nearest" (the label of the nearest labelled
             node in feature space, with a warning), or "raise".
-        throw: raise `SolveError` on failure; otherwise return the verdict in `Solution.result`, without a gradient.
+        throw: raise `SolveError` on failure; otherwise return the verdict in `Solution.result`, with a placeholder for
+            the value, and no gradient.
 
     Returns:
         A `Solution`; its `value` has the dtype of the weights and carries the gradient.
@@ -130,10 +131,12 @@ def solve(
     [0.0, 0.5, 1.0]
     """
     policy = Unreached(unreached)
+    if not isinstance(solver, AbstractLinearSolver | Newton | None):
+        raise TypeError(f"solver must be an object such as gll.solvers.Cholesky(), got {solver!r}")
     newton = solver if isinstance(solver, Newton) else Newton(linear=solver or Auto())
     linear = newton.linear
-    dtype = linear.dtype_for(graph.weight.dtype)
     classes = check_arguments(equation, graph, labels, initial)
+    dtype = linear.dtype_for(graph.weight.dtype)
     inputs = Inputs(graph.weight, labels, equation)
     constant = inputs.replace([t.detach().to(dtype) for t in inputs.tensors()])
     n, device = graph.num_nodes, graph.weight.device
@@ -204,18 +207,8 @@ def solve(
             UnreachedWarning,
             stacklevel=2,
         )
-    return Solution(
-        value,
-        outcome.result,
-        outcome.steps,
-        outcome.residual,
-        outcome.error,
-        count,
-        dropped,
-        dtype,
-        outcome.method,
-        graph,
-    )
+    report = (outcome.steps, outcome.residual, outcome.error, count, dropped, dtype, outcome.method, graph)
+    return Solution(value, outcome.result, *report)
 
 
 def _attach(problem: Problem, outcome: Outcome, inputs: Inputs) -> Tensor:

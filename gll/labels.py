@@ -31,6 +31,9 @@ class Labels:
     value: Float[Tensor, "m c"]
 
     def __post_init__(self) -> None:
+        for name, given in (("index", self.index), ("value", self.value)):
+            if not isinstance(given, Tensor):
+                raise TypeError(f"label {name} must be a torch.Tensor, got {type(given).__name__}; use torch.as_tensor")
         if self.index.dim() != 1 or self.index.dtype not in (torch.int64, torch.int32):
             raise ValueError(
                 f"label index must be a 1-d integer tensor, got {self.index.dtype} of shape {tuple(self.index.shape)}"
@@ -58,8 +61,11 @@ class Labels:
             num_classes: C; by default the largest class plus one.
             dtype: of the values; by default torch's default.
         """
+        if not isinstance(y, Tensor):
+            raise TypeError(f"classes must be a torch.Tensor, got {type(y).__name__}; use torch.as_tensor first")
         if y.dim() != 1 or y.is_floating_point() or y.is_complex():
-            raise ValueError(f"classes must be a 1-d integer tensor, got {y.dtype} of shape {tuple(y.shape)}")
+            hint = "; use y.long()" if y.is_floating_point() else ""
+            raise ValueError(f"classes must be a 1-d integer tensor, got {y.dtype} of shape {tuple(y.shape)}{hint}")
         low, high = (int(y.min()), int(y.max())) if y.numel() else (-1, -1)
         classes = high + 1 if num_classes is None else num_classes
         if low < -1 or high >= classes:

@@ -23,7 +23,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from gll.selection import smallest, symmetric_sqdist
+from gll.selection import smallest, sqdist_of_pairs, symmetric_sqdist
 
 
 class AbstractNeighborSearch(ABC):
@@ -36,6 +36,8 @@ class AbstractNeighborSearch(ABC):
         Differentiable in: nothing.
         """
         n = x.shape[0]
+        if not isinstance(k, int):
+            raise TypeError(f"k must be an integer, got {k!r}")
         if not 1 <= k < n:
             raise ValueError(
                 f"k = {k} neighbours were asked for among {n} points; k must be between 1 and {n - 1} "
@@ -56,6 +58,7 @@ class AbstractNeighborSearch(ABC):
             return Exact()._search(x.detach(), y.detach(), k, exclude_self=False)
 
 
+@final
 @dataclass(frozen=True)
 class Exact(AbstractNeighborSearch):
     """Exact search, in chunks, on the device of the features.
@@ -135,20 +138,3 @@ def _product_eps(x: Tensor) -> float:
     """Relative precision of a matrix product of x: coarser than its dtype where the user has allowed TF32."""
     tf32 = x.is_cuda and x.dtype == torch.float32 and torch.get_float32_matmul_precision() != "highest"
     return 2.0**-10 if tf32 else torch.finfo(x.dtype).eps
-
-
-def sqdist_of_pairs(
-    x: Tensor, i: Tensor, j: Tensor, *, other: Tensor | None = None, max_bytes: int | None = None
-) -> Float[Tensor, " pairs"]:
-    """|x_i - y_j|² from true differences, where y is `other` or x itself; chunked to stay in cache or memory."""
-    y = x if other is None else other
-    budget = max_bytes or 256 * 2**20
-    if x.device.type == "cpu":
-        budget = min(budget, 2**20)  # measured: differences that stay in the cache are ten times faster
-    step = max(1, budget // max(1, x.shape[1] * x.element_size()))
-    out = x.new_empty(i.numel())
-    for start in range(0, i.numel(), step):
-        part = slice(start, start + step)
-        difference = x.index_select(0, i[part]).sub_(y.index_select(0, j[part]))
-        out[part] = torch.linalg.vecdot(difference, difference)
-    return out

@@ -36,7 +36,6 @@ class PLaplace(AbstractDecaying):
     tau: Scalar = 0.0
     source: Tensor | None = None
     delta: float = 1e-3
-    linear: ClassVar[bool] = False
 
     def flux(self, q: Tensor, x: Tensor, y: Tensor) -> Tensor:
         return (q * q + self.delta**2) ** ((self.p - 2) / 2) * q
@@ -79,7 +78,6 @@ class GinzburgLandau(AbstractEquation):
 
     lam: Scalar = 1.0
     source: Tensor | None = None
-    linear: ClassVar[bool] = False
     coupled: ClassVar[bool] = True
     needs_start: ClassVar[bool] = True
 
@@ -123,7 +121,6 @@ class Elliptic(AbstractEquation):
     reaction: Callable[..., Tensor] | None = dataclasses.field(default=None)  # type: ignore[assignment]
     source: Tensor | None = None
     parameters: dict[str, Tensor] = dataclasses.field(default_factory=dict)
-    linear: ClassVar[bool] = False
 
     def phi(self, q: Tensor, x: Tensor, y: Tensor) -> Tensor:
         return self.flux(q, x, y, **self.parameters)

@@ -16,15 +16,16 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, final
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from gll.features import check_features, power_of_two_scale, unit_rows
+from gll.features import Metric, check_features, power_of_two_scale, require_functions, require_positive
 from gll.graph import Graph, Topology
-from gll.neighbors import AbstractNeighborSearch, Exact, sqdist_of_pairs
+from gll.neighbors import AbstractNeighborSearch, Exact
+from gll.selection import sqdist_of_pairs
 
 
 class _EdgeSqdist(torch.autograd.Function):
@@ -65,6 +66,7 @@ def edge_sqdist(x: Float[Tensor, "n d"], topology: Topology) -> Float[Tensor, " 
     return _EdgeSqdist.apply(x, topology)
 
 
+@final
 @dataclass(frozen=True)
 class SelfTuned:
     """ε_i = distance to the k-th nearest neighbour. A bandwidth is any function of the (n, k) distances.
@@ -76,6 +78,7 @@ class SelfTuned:
         return distance[:, -1]
 
 
+@final
 @dataclass(frozen=True, eq=False)
 class Constant:
     """ε_i = `epsilon` for every node.
@@ -85,10 +88,14 @@ class Constant:
 
     epsilon: float | Tensor = 1.0
 
+    def __post_init__(self) -> None:
+        require_positive(self.epsilon, "the bandwidth epsilon")
+
     def __call__(self, distance: Float[Tensor, "n k"]) -> Float[Tensor, " n"]:
         return torch.as_tensor(self.epsilon, dtype=distance.dtype, device=distance.device).expand(distance.shape[0])
 
 
+@final
 @dataclass(frozen=True, eq=False)
 class Gaussian:
     """η(z) = exp(-scale · z). A kernel is any decreasing function of z ≥ 0 with non-negative values.
@@ -97,6 +104,9 @@ class Gaussian:
     """
 
     scale: float | Tensor = 4.0
+
+    def __post_init__(self) -> None:
+        require_positive(self.scale, "the kernel's scale")
 
     def __call__(self, z: Float[Tensor, " edges"]) -> Float[Tensor, " edges"]:
         return torch.exp(-self.scale * z)
@@ -109,15 +119,9 @@ class Symmetrize(enum.Enum):
     MEAN = 0.5
     MUTUAL = 0.0
 
-
-class Metric(enum.Enum):
-    """Distance between features: Euclidean, or Euclidean after scaling every row to length one (cosine)."""
-
-    EUCLIDEAN = "euclidean"
-    COSINE = "cosine"
-
-    def prepare(self, x: Tensor) -> Tensor:
-        return unit_rows(x) if self is Metric.COSINE else x
+    @classmethod
+    def _missing_(cls, value: object) -> None:
+        raise ValueError(f"unknown symmetrisation {value!r}; choose Symmetrize.UNION, .MEAN or .MUTUAL")
 
 
 def knn_bandwidth(
@@ -145,7 +149,7 @@ def pair_weight(
 ) -> Float[Tensor, " edges"]:
     """η(d²/(ε_i ε_j)); weights at the edge of underflow, whose derivatives would overflow, are set to zero."""
     weight = kernel(sqdist / (epsilon_i * epsilon_j))
-    return torch.where(weight > 1e3 * torch.finfo(weight.dtype).tiny, weight, 0)
+    return torch.where(weight <= 1e3 * torch.finfo(weight.dtype).tiny, 0, weight)  # a NaN passes, to be named later
 
 
 def knn_graph(
@@ -183,7 +187,8 @@ def knn_graph(
     >>> graph.topology.i.tolist(), graph.topology.j.tolist()
     ([0, 1], [1, 2])
     """
-    x = metric.prepare(check_features(x))
+    require_functions(bandwidth=bandwidth, kernel=kernel, search=search)
+    x, symmetrize = Metric(metric).prepare(check_features(x)), Symmetrize(symmetrize)
     scale = power_of_two_scale(x)
     scaled = x / scale
     index = (search or Exact())(scaled, k)

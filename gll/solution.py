@@ -59,22 +59,6 @@ class SolveError(RuntimeError):
         self.result = result
 
 
-class UnreachedWarning(UserWarning):
-    """Some nodes got a fallback value because no label reaches them."""
-
-
-class Unreached(enum.Enum):
-    """What a node gets that no label reaches: the uniform value, an error, or its nearest label."""
-
-    UNIFORM = "uniform"
-    RAISE = "raise"
-    NEAREST = "nearest"
-
-    @classmethod
-    def _missing_(cls, value: object) -> None:
-        raise ValueError(f"unknown policy {value!r} for unreached nodes; choose 'uniform', 'nearest' or 'raise'")
-
-
 @dataclass(frozen=True, eq=False)
 class Solution:
     """The solution of an equation on a graph.
@@ -89,6 +73,7 @@ class Solution:
         unreached_nodes: (n,) which ones, or None where there are none.
         dtype: the precision of the computation, which may be higher than that of `value`.
         method: the solver that did the work, and why.
+        graph: the graph that was solved on.
 
     Differentiable in: whatever `solve` is.
     """

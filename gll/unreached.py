@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+
 import torch
 from torch import Tensor
 
@@ -10,7 +12,22 @@ from gll.graph import Graph
 from gll.labels import Labels
 from gll.neighbors import Exact
 from gll.problem import Inputs
-from gll.solution import Unreached
+
+
+class UnreachedWarning(UserWarning):
+    """Some nodes got a fallback value because no label reaches them."""
+
+
+class Unreached(enum.Enum):
+    """What a node gets that no label reaches: the uniform value, an error, or its nearest label."""
+
+    UNIFORM = "uniform"
+    RAISE = "raise"
+    NEAREST = "nearest"
+
+    @classmethod
+    def _missing_(cls, value: object) -> None:
+        raise ValueError(f"unknown policy {value!r} for unreached nodes; choose 'uniform', 'nearest' or 'raise'")
 
 
 def sort_nodes(

@@ -15,6 +15,7 @@ Where any of this fails, `fused_logits` returns None and the layer takes the gen
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -166,6 +167,7 @@ def fused_logits(
     sound = (
         (gap > 2 * noise and nearest * DISTANCE_TOLERANCE > noise and least > LEAST_DEGREE)
         and (abs(low - 1) <= KNOWN_ANSWER_TOLERANCE and abs(high - 1) <= KNOWN_ANSWER_TOLERANCE)
-        and (labels.dim() == 2 or (min(counts) > 0 and sum(counts) == len(base)))
+        and (math.isfinite(sum(counts)) and min(counts) > 0)
+        and (labels.dim() == 2 or sum(counts) == len(base))
     )
     return logits if sound else None

@@ -18,15 +18,16 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from gll.equations import AbstractEquation, Laplace
-from gll.features import check_features, power_of_two_scale, unit_rows
+from gll.features import check_features, power_of_two_scale, require_functions, unit_rows
 from gll.graph import Graph, Topology
 from gll.implicit import solve
 from gll.labels import Labels
 from gll.neighbors import AbstractNeighborSearch, Exact
 from gll.nn.fused import Setting, fused_limit, fused_logits
 from gll.similarity import Constant, Gaussian, SelfTuned, Symmetrize, knn_bandwidth, knn_graph, pair_weight
-from gll.solution import Solution, Unreached
+from gll.solution import Solution
 from gll.solvers import AbstractLinearSolver, Newton
+from gll.unreached import Unreached
 
 
 class GraphLearningLayer(nn.Module):
@@ -42,13 +43,14 @@ class GraphLearningLayer(nn.Module):
         bandwidth, kernel, symmetrize, search: as in `knn_graph`.
         reweight: a function `Graph, Labels -> Graph` applied before solving, such as `gll.reweight.wnll`.
         solver: as in `solve`.
-        unreached: as in `solve`: "uniform", "nearest" or "raise".
+        unreached: as in `solve`: "uniform", "nearest" or "raise". In inductive mode it applies to the base; a query to
+            which every base node is too far for a positive weight copies its nearest one.
         floor: added to the solution before the logarithm.
         inductive: answer every query on its own against the base (True), or all together on one graph (False).
 
     Shape:
-        features (B, d), base_features (m, d); base_labels (m,) integer classes or (m, C) soft labels, where -1 marks a
-        base node without a label. Output (B, C), float32, or float64 for float64 features.
+        features (B, d), base_features (m, d); base_labels (m,) integer classes, -1 for a base node without a label, or
+        (m, C) soft labels. Output (B, C), float32, or float64 for float64 features.
 
     Under autocast the layer computes in float32. It has no parameters; a base stored by `set_base` is part of
     `state_dict`. After a call, `last_graph` and `last_solution` show what was solved.
@@ -90,9 +92,14 @@ class GraphLearningLayer(nn.Module):
         if not floor > 0:
             raise ValueError(f"floor must be > 0, got {floor}: the logarithm of zero is not finite")
         self.num_classes, self.k, self.normalize, self.floor = num_classes, k, normalize, floor
+        if equation is not None and not isinstance(equation, AbstractEquation):
+            raise TypeError(f"equation must be an object such as gll.Laplace(), got {equation!r}")
+        if equation is not None and equation.needs_start:
+            raise ValueError(f"{type(equation).__name__} needs a start, which a layer does not have: use gll.solve")
+        require_functions(bandwidth=bandwidth, kernel=kernel, search=search, reweight=reweight)
         self.equation = equation or Laplace()
         self.bandwidth, self.kernel = bandwidth or SelfTuned(), kernel or Gaussian()
-        self.symmetrize, self.search = symmetrize, search or Exact()
+        self.symmetrize, self.search = Symmetrize(symmetrize), search or Exact()
         self.reweight, self.solver, self.unreached = reweight, solver, Unreached(unreached)
         self.inductive = inductive
         self.register_buffer("base_features", None)
@@ -125,6 +132,10 @@ class GraphLearningLayer(nn.Module):
             if base_features is None:
                 raise ValueError("no base set: pass base_features and base_labels, or call set_base first")
         assert base_labels is not None
+        if not isinstance(features, Tensor):
+            raise TypeError(
+                f"features must be a torch.Tensor, got {type(features).__name__}; use torch.as_tensor first"
+            )
         with torch.autocast(features.device.type, enabled=False):
             if self._fusable(features, base_features, base_labels):
                 logits = fused_logits(features, base_features, base_labels, self._setting(), self._general)
@@ -138,9 +149,9 @@ class GraphLearningLayer(nn.Module):
         e, kernel, bandwidth = self.equation, self.kernel, self.bandwidth
         return (
             (isinstance(e, Laplace) and e.source is None and not isinstance(e.tau, Tensor) and e.tau >= 0)
-            and (isinstance(kernel, Gaussian) and not isinstance(kernel.scale, Tensor))
-            and (isinstance(bandwidth, SelfTuned) or isinstance(getattr(bandwidth, "epsilon", None), float))
-            and (self.symmetrize is Symmetrize.UNION and isinstance(self.search, Exact))
+            and (type(kernel) is Gaussian and not isinstance(kernel.scale, Tensor))
+            and (type(bandwidth) is SelfTuned or (type(bandwidth) is Constant and isinstance(bandwidth.epsilon, float)))
+            and (self.symmetrize is Symmetrize.UNION and type(self.search) is Exact)
             and (self.reweight is None and self.solver is None and not self.inductive)
             and (isinstance(x, Tensor) and isinstance(base, Tensor) and isinstance(labels, Tensor))
             and (x.dim() == 2 and base.dim() == 2 and x.shape[1] == base.shape[1] and len(x) > 0)
@@ -263,12 +274,15 @@ class GraphLearningLayer(nn.Module):
                     f"soft base_labels must be floating point with {self.num_classes} columns, "
                     f"got {labels.dtype} of shape {tuple(labels.shape)}"
                 )
-            return Labels(torch.arange(m, device=labels.device), labels.to(like.dtype))
-        encoded = Labels.from_classes(labels, num_classes=self.num_classes, dtype=like.dtype)
+            if not bool(torch.isfinite(labels).all()):
+                raise ValueError("soft base_labels contain NaN or infinite values")
+            encoded = Labels(torch.arange(m, device=labels.device), labels.to(like.dtype))
+        else:
+            encoded = Labels.from_classes(labels, num_classes=self.num_classes, dtype=like.dtype)
         if len(encoded.index) == 0:
             raise ValueError("the base set is empty or has no labelled sample: give at least one")
         if not self._told_missing:
-            missing = torch.nonzero(encoded.value.sum(0) == 0).flatten().tolist()
+            missing = torch.nonzero(encoded.value.detach().sum(0) == 0).flatten().tolist()
             if missing:
                 self._told_missing = True
                 warnings.warn(

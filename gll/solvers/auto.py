@@ -22,6 +22,7 @@ class _Chosen:
     operator: Operator
     solver: AbstractLinearSolver
     state: Any
+    why: str
 
 
 @final
@@ -55,15 +56,21 @@ class Auto(AbstractLinearSolver):
     def init(self, operator: Operator) -> _Chosen | RESULT:
         # A coupled system is one system of all columns together.
         size = operator.size * (operator.excess.shape[1] if operator.coupled else 1)
+        device = operator.weight.device
+        why = self.describe(size, operator.excess.shape[-1], device)
         # Where constants are projected out, only a direct solver's error can be estimated well.
-        limit = self._limit(operator.weight.device) if operator.components is None else self.dense_rescue
-        if size <= limit:
+        if operator.components is not None and size <= self.dense_rescue:
+            why = f"Cholesky: {size:,} nodes of a singular equation are at most {self.dense_rescue:,}"
+        if why.startswith("Cholesky"):
             direct = Cholesky(rtol=self.rtol)
             state = direct.init(operator)
-            return state if isinstance(state, RESULT) else _Chosen(operator, direct, state)
+            return state if isinstance(state, RESULT) else _Chosen(operator, direct, state, why)
         rescue = size <= self.dense_rescue
         iterative = ConjugateGradient(rtol=self.rtol, max_steps=self.patience if rescue else 20 * self.patience)
-        return _Chosen(operator, iterative, iterative.init(operator))
+        return _Chosen(operator, iterative, iterative.init(operator), why)
+
+    def report(self, state: Any) -> str:
+        return str(state.why)
 
     def is_direct(self, state: Any) -> bool:
         return isinstance(state.solver, Cholesky)
@@ -77,6 +84,7 @@ class Auto(AbstractLinearSolver):
             if isinstance(factor, RESULT):
                 return x, factor, steps
             state.solver, state.state = direct, factor
+            state.why = f"Cholesky, after {steps} steps of ConjugateGradient had not converged"
             x, result, more = direct.compute(factor, rhs, goal)
             steps += more
         return x, result, steps

@@ -82,6 +82,10 @@ class AbstractLinearSolver(ABC):
         """Which method would run on such a system, and why."""
         return repr(self)
 
+    def report(self, state: Any) -> str:
+        """Which method did run."""
+        return repr(self)
+
     def is_direct(self, state: Any) -> bool:
         """Whether `compute` is a factorisation, whose corrections shrink by a fixed factor where it is sound."""
         return False
