@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 import torch
 from torch import Tensor
@@ -69,6 +71,17 @@ def test_soft_labels(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> N
     torch.testing.assert_close(fast_grad.double(), slow_grad, rtol=1e-5, atol=1e-5 * float(slow_grad.abs().max()))
 
 
+def test_a_bandwidth_of_ones_own_is_not_mistaken_for_ours(device: torch.device) -> None:
+    class Wide:
+        epsilon = 1.0
+
+        def __call__(self, distance: Tensor) -> Tensor:
+            return 3 * distance[:, -1]
+
+    x, y = data(device)
+    assert steps_aside(x, y, bandwidth=Wide())
+
+
 def test_base_and_queries_both_get_gradients(device: torch.device) -> None:
     x, y = data(device)
     base, queries = x[:30].clone().requires_grad_(), x[30:].clone().requires_grad_()
@@ -90,9 +103,11 @@ def steps_aside(x: Tensor, y: Tensor, **setting: object) -> bool:
 def test_steps_aside_where_it_cannot_vouch(device: torch.device) -> None:
     x, y = data(device)
     assert not steps_aside(x, y)
-    duplicate = x.clone()
-    duplicate[40] = duplicate[41]
-    assert steps_aside(duplicate, y), "a duplicate: distances at rounding"
+    copies = x.clone()
+    copies[40:60] = copies[40]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", gll.UnreachedWarning)
+        assert steps_aside(copies, y), "more copies than k: the bandwidth is at rounding"
     tight = x[:1] + 1e-6 * x
     assert steps_aside(tight, y, normalize=False), "tight clusters: products cancel"
     far = x.clone()
@@ -111,6 +126,10 @@ def test_labels_that_are_missing_or_wrong_are_left_to_the_general_path(device: t
         assert steps_aside(x, y.clamp(max=2))
     with pytest.raises(ValueError, match=r"classes must lie in 0 \.\. 3"):
         steps_aside(x, y + 1)
+    soft = torch.nn.functional.one_hot(y, 4).float()
+    soft[0, 0] = torch.nan
+    with pytest.raises(ValueError, match="NaN or infinite"):
+        steps_aside(x, soft)
     broken = x.clone()
     broken[50, 0] = torch.nan
     with pytest.raises(ValueError, match="NaN or infinite"):

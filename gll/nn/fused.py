@@ -5,8 +5,8 @@ on single precision features this file does forward and backward in about a hund
 what the general path needs. It computes the same function, and checks that it did, in one look at the result:
 
 - neighbours: no gap that decides them is within the rounding of the products that gave the distances;
-- distances: the smallest is far above that rounding (so no duplicates, no tight clusters);
-- weights: no node hangs by edges that float32 would round to zero;
+- weights: the smallest ε² is far above that rounding (so no more than k copies of a point, no tight clusters);
+- degrees: no node hangs by edges that float32 would round to zero;
 - the system: it has a Cholesky factor, and a known answer comes back right (so every node is reached);
 - labels: every base sample has one, within range, and every class a base sample.
 
@@ -29,7 +29,7 @@ from gll.solvers.cholesky import invert_lower, solve_factored
 
 KNOWN_ANSWER_TOLERANCE = 1e-8
 LEAST_DEGREE = 1e-30  # below, weights vanish in float32, and the general path calls a node unreached
-DISTANCE_TOLERANCE = 1e-7  # relative accuracy asked of every squared distance: that of float32
+EXPONENT_TOLERANCE = 1e-7  # error allowed in d²/(ε_i ε_j), and so, relatively, in a weight: that of float32
 
 
 def fused_limit(device: torch.device) -> int:
@@ -106,7 +106,7 @@ class _FusedLaplace(torch.autograd.Function):
         u, known = solution[:, :-1], solution[:, -1]
         lifted = u.clamp(min=0).add_(setting.floor)
         gap = value[:, max(k - 2, 0) :].diff(dim=1).amin()
-        figures = (gap, value[:, 0].amin(), square.amax(), degree.amin(), *known.aminmax())
+        figures = (gap, value[:, k - 1].amin(), square.amax(), degree.amin(), *known.aminmax())
         verdict = torch.cat([*(t[None] for t in figures), g.sum(0)])  # the last being the base samples per class
         ctx.save_for_backward(features, base, labels, x, g, u, lifted, d, w, factor, index, root, inverse, length)
         ctx.setting, ctx.general = setting, general
@@ -161,11 +161,12 @@ def fused_logits(
     Differentiable in: `features`, `base`, to any order.
     """
     logits, verdict = _FusedLaplace.apply(features, base, labels, setting, general)
-    gap, nearest, size, least, low, high, *counts = verdict.tolist()
+    gap, bandwidth, size, least, low, high, *counts = verdict.tolist()
+    bandwidth = bandwidth if setting.epsilon is None else setting.epsilon**2
     noise = 4 * torch.finfo(torch.float64).eps * features.shape[1] ** 0.5 * size
     # Comparisons with NaN are false, so that a failed factor, or features that are not finite, count as unsound.
     sound = (
-        (gap > 2 * noise and nearest * DISTANCE_TOLERANCE > noise and least > LEAST_DEGREE)
+        (gap > 2 * noise and bandwidth * EXPONENT_TOLERANCE > noise and least > LEAST_DEGREE)
         and (abs(low - 1) <= KNOWN_ANSWER_TOLERANCE and abs(high - 1) <= KNOWN_ANSWER_TOLERANCE)
         and (math.isfinite(sum(counts)) and min(counts) > 0)
         and (labels.dim() == 2 or sum(counts) == len(base))
