@@ -30,7 +30,9 @@ def smallest(distance: Tensor, wanted: int) -> tuple[Tensor, Tensor]:
     minima = distance.as_strided((rows, n // groups, groups), (n, groups, 1)).amin(1)
     bound = minima.kthvalue(wanted, dim=1).values
     below = distance <= bound[:, None]
-    if int(below.sum()) > 4 * wanted * rows:  # many ties: listing what is below the bound would take too much memory
+    if (
+        int(torch.count_nonzero(below)) > 4 * wanted * rows
+    ):  # many ties: listing what is below the bound would take too much memory
         return distance.topk(wanted, largest=False)
     row, column = torch.nonzero(below, as_tuple=True)
     count = torch.bincount(row, minlength=rows)

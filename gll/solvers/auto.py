@@ -61,6 +61,10 @@ class Auto(AbstractLinearSolver):
         # Where constants are projected out, only a direct solver's error can be estimated well.
         if operator.components is not None and size <= self.dense_rescue:
             why = f"Cholesky: {size:,} nodes of a singular equation are at most {self.dense_rescue:,}"
+        low, high = torch.stack(torch.aminmax(operator.diagonal)).tolist()
+        if low < 1e-16 * high and size <= self.dense_rescue:
+            # The adjoint solution is of size 1/diagonal: an iteration in one norm would not see the small ones.
+            why = f"Cholesky: degrees from {low:.0e} to {high:.0e}, and at most {self.dense_rescue:,} free nodes"
         if why.startswith("Cholesky"):
             direct = Cholesky(rtol=self.rtol)
             state = direct.init(operator)
