@@ -1,0 +1,36 @@
+"""Run `gll demo`, and keep its figures and its picture for the README.
+
+python benchmarks/demo.py            train, then record
+python benchmarks/demo.py --reuse    record what the last `make demo` left in out/demo
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import time
+from pathlib import Path
+
+from record import environment, write_json
+from rich.console import Console
+
+from gll.demo import run_demo
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def main() -> None:
+    out, start = ROOT / "out" / "demo", time.perf_counter()
+    if "--reuse" not in sys.argv[1:]:
+        run_demo(epochs=2000, out=out, seed=1, threads=1, console=Console())
+    rows = json.loads((out / "two_moons.json").read_text())
+    wall = max(time.perf_counter() - start, sum(row["seconds"] for row in rows))
+    config = {"epochs": rows[0]["epochs"], "seed": rows[0]["seed"], "threads": rows[0]["threads"]}
+    record = environment() | {"threads": rows[0]["threads"], "config": config, "wall_s": wall, "rows": rows}
+    write_json(ROOT / "benchmarks" / "results" / "demo.json", record)
+    shutil.copyfile(out / "two_moons.png", ROOT / "docs" / "figures" / "two_moons.png")
+
+
+if __name__ == "__main__":
+    main()
