@@ -7,11 +7,11 @@ python benchmarks/demo.py --reuse    record what the last `make demo` left in ou
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 import time
 from pathlib import Path
 
+from PIL import Image
 from record import environment, write_json
 from rich.console import Console
 
@@ -29,7 +29,10 @@ def main() -> None:
     config = {"epochs": rows[0]["epochs"], "seed": rows[0]["seed"], "threads": rows[0]["threads"]}
     record = environment() | {"threads": rows[0]["threads"], "config": config, "wall_s": wall, "rows": rows}
     write_json(ROOT / "benchmarks" / "results" / "demo.json", record)
-    shutil.copyfile(out / "two_moons.png", ROOT / "docs" / "figures" / "two_moons.png")
+    # Few colours, and smaller: a picture for a page.
+    picture = Image.open(out / "two_moons.png").convert("RGB")
+    picture = picture.resize((760, round(760 * picture.height / picture.width)), Image.Resampling.LANCZOS)
+    picture.quantize(32).save(ROOT / "docs" / "figures" / "two_moons.png", optimize=True)
 
 
 if __name__ == "__main__":
