@@ -111,6 +111,11 @@ def _adjoint_solver(
             found = linear.run(operator, state, u_bar.to(operator.weight.dtype), like=forward)
         if found.result is not RESULT.SUCCESSFUL:
             raise SolveError(found.result, f"in the adjoint solve, relative residual {found.worst:.1e}")
+        size, diagonal = found.value.abs(), operator.diagonal
+        uneven = bool(diagonal.min() < 1e-16 * diagonal.max()) and bool(size.max() > 1e8 * size.median())
+        if uneven and not linear.is_direct(state):
+            # v is of size 1/degree: an iteration that is accurate against the largest entry has lost the others.
+            raise SolveError(RESULT.ILL_CONDITIONED, "in the adjoint solve; use gll.solvers.Cholesky")
         return found.value
 
     return adjoint

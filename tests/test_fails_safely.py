@@ -28,7 +28,7 @@ def test_no_wrong_answer_that_is_not_admitted() -> None:
     total = sum((rows[kind] for kind in KINDS), Counter())
     assert total["problems"] == 390
     # Honest is not enough: most of them are solved, and ordinary ones always.
-    assert total[fails_safely.SOLVED] > 0.9 * 390
+    assert total[fails_safely.SOLVED] > 0.85 * 390
     assert rows["ordinary weights"][fails_safely.ADMITTED] <= 1  # Poisson has no answer for some labels
     assert rows["ordinary weights"]["given up"] == 0
     assert total["gradients compared"] > 80

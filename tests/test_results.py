@@ -26,7 +26,7 @@ APART = graph_of(6, [(0, 1), (1, 2), (3, 4), (4, 5)])  # two paths of three node
 class Growing(gll.AbstractEquation):
     """Δu - 5u = 0: its operator is not positive definite."""
 
-    labels_are_boundary: ClassVar[bool] = True
+    linear: ClassVar[bool] = True
 
     def reaction(self, u: Tensor, x: Tensor) -> Tensor:
         return -5 * u

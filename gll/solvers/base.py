@@ -22,7 +22,7 @@ from torch import Tensor
 from gll.operators import Operator
 from gll.solution import RESULT
 
-ERROR_GOAL = 1e-8  # correcting goes on until the estimated error is below this (or rtol), or stops shrinking
+ERROR_GOAL = 1e-8  # correcting goes on until the estimated error is below this, or stops shrinking
 
 
 class Goal(NamedTuple):
@@ -100,7 +100,8 @@ class AbstractLinearSolver(ABC):
         self, operator: Operator, state: Any, rhs: Float[Tensor, "m c"], *, like: LinearSolution | None = None
     ) -> LinearSolution:
         """Solve, then correct by the true residual until `rtol` is met or progress stops, or as well as `like` was."""
-        rounds, rtol = (0, None) if like is None else (like.rounds, like.needed)
+        # An adjoint solution is not bounded as labels are: a loose tolerance costs a gradient more than a value.
+        rounds, rtol = (0, None) if like is None else (like.rounds, min(like.needed, 1e-10))
         return self.correct(operator, state, rhs, no_estimate, rounds=rounds, rtol=rtol)
 
     @final
@@ -137,7 +138,7 @@ class AbstractLinearSolver(ABC):
             # A column of zeros asks for nothing and is allowed nothing: 0/0, solved.
             bound = (ask / goal.allowed(operator, x)).nan_to_num(0).max()
             worst, off, bound = torch.stack([worst_yet, error.max(), bound]).tolist()
-            score = max(bound, off / max(ERROR_GOAL, self.rtol))
+            score = max(bound, off / ERROR_GOAL)
             # Stop when solved, when a correction did not halve what is wrong, or when it is not a number.
             solved, stuck = score <= 1, done > 0 and not score < best / 2
             if (solved and done >= rounds) or (stuck and not solved) or not math.isfinite(worst):
@@ -160,9 +161,7 @@ class AbstractLinearSolver(ABC):
         elif result is RESULT.SUCCESSFUL:  # the solver believes to have converged, the true residual says otherwise
             result = RESULT.ILL_CONDITIONED
         finest = torch.finfo(x.dtype).eps
-        needed = (
-            max(finest, min(self.rtol, max(worst, finest) * max(ERROR_GOAL, self.rtol) / off)) if off else self.rtol
-        )
+        needed = max(finest, min(self.rtol, max(worst, finest) * ERROR_GOAL / off)) if off else self.rtol
         return LinearSolution(x, result, steps, relative, worst, error, done, needed)
 
 

@@ -62,13 +62,13 @@ class ConjugateGradient(AbstractLinearSolver):
         p = z.clone()
         rz = dot(r, z)
         indefinite = torch.zeros_like(rz, dtype=torch.bool)
-        rounding = 1e5 * torch.finfo(r.dtype).eps
+        rounding = 1e2 * torch.finfo(r.dtype).eps
         step = 0
         while step < self.max_steps:
             q = apply(p)
             curvature = dot(p, q)
             # Rounding can make the curvature of a nearly flat direction negative; only more than that counts.
-            indefinite |= curvature < -rounding * rz
+            indefinite |= curvature < -rounding * dot(p, p)
             alpha = torch.where(curvature != 0, rz / curvature, 0)  # 0/0 in a finished column, where p = 0
             x = torch.addcmul(x, p, alpha)
             r = torch.addcmul(r, q, alpha, value=-1)
