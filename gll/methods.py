@@ -1,0 +1,463 @@
+"""Methods: from a graph and a few labels to a probability of every class at every node.
+
+An equation says what is solved; a *method* says what a user asks for by name. It prepares the graph or the source,
+solves, and reads probabilities off the answer, whatever the answer's own scale:
+
+    values   (Laplace and its kin, threshold dynamics, nearest label) are shares of the classes already. What τ let fade
+             is spread evenly, so that a node that no label reaches well is undecided.
+    scores   (Poisson) have mean zero and any scale: p = softmax(s · score), where s makes the mean winning score a
+             fixed number, so that p does not change when all weights are multiplied by a constant.
+
+A class prior multiplies the probabilities of each class by a factor, chosen such that the predicted classes have the
+wanted shares (`volume.py`). Nodes in components without labels follow the policy of `unreached.py` in all methods.
+
+The names of the methods are in `METHODS`, and nowhere else. Threshold dynamics are in `mbo.py`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, final
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from gll import reweight
+from gll.checks import all_finite, check_arguments
+from gll.equations import AbstractEquation, Laplace, Poisson, SoftLaplace
+from gll.graph import Graph, sum_into
+from gll.implicit import solve
+from gll.labels import Labels
+from gll.nearest import label_shares
+from gll.neighbors import AbstractNeighborSearch, Exact
+from gll.nonlinear import PLaplace
+from gll.solution import RESULT, Solution, SolveError
+from gll.solvers.base import AbstractLinearSolver
+from gll.solvers.newton import Newton
+from gll.unreached import Unreached, UnreachedWarning
+from gll.volume import log_shifts
+
+CONFIDENCE = 4.0  # s · (mean winning score) of Poisson learning; see `Readout`
+
+Solver = AbstractLinearSolver | Newton
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Readout:
+    """The map from scores to probabilities, the same for nodes of the graph and for points that come later.
+
+    Args:
+        scale: s in p = softmax(s · score); None where scores are shares of the classes already.
+        shift: (C,) what a class prior adds to the logarithms of the probabilities, or None.
+
+    Differentiable in: the scores. Held fixed: `scale`, `shift`.
+    """
+
+    scale: float | None = None
+    shift: Float[Tensor, " c"] | None = None
+
+    def __call__(self, score: Float[Tensor, "n c"]) -> Float[Tensor, "n c"]:
+        """Rows that are ≥ 0, finite, and sum to one."""
+        if self.scale is None:
+            share = score.clamp(min=0)
+            total = share.sum(1, keepdim=True)
+            share = share / total.clamp(min=1)
+            p = share + (1 - share.sum(1, keepdim=True)).clamp(min=0) / score.shape[1]
+        else:
+            p = torch.softmax(self.scale * score, 1)
+        p = p / p.sum(1, keepdim=True)
+        if self.shift is None:
+            return p
+        # A probability of zero stays zero; the clamp only keeps the derivative finite there.
+        logit = p.clamp(min=torch.finfo(p.dtype).tiny).log() + self.shift.to(p.dtype)
+        return torch.softmax(torch.where(p > 0, logit, -torch.inf), 1)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Propagation:
+    """What a method says about every node.
+
+    Args:
+        score: (n, C) the method's own numbers; argmax is its prediction before any class prior.
+        probability: (n, C) rows ≥ 0 that sum to one, always finite; unreached nodes as the policy says.
+        steps: iterations.
+        unreached: (n,) which nodes no label reaches, or None where there are none.
+        solution: what `solve` returned, where an equation was solved and its value is the score; otherwise None.
+        description: what ran, and why.
+        readout: the map from `score` to `probability`.
+
+    Differentiable in: edge weights and label values, except where a method says that it passes no gradient.
+    """
+
+    score: Float[Tensor, "n c"]
+    probability: Float[Tensor, "n c"]
+    steps: int
+    unreached: Bool[Tensor, " n"] | None
+    solution: Solution | None
+    description: str
+    readout: Readout = dataclasses.field(default_factory=Readout)
+
+    @property
+    def classes(self) -> Int[Tensor, " n"]:
+        """(n,) the most probable class."""
+        return self.probability.argmax(1)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Request:
+    """What a method is asked: the checked arguments of `AbstractMethod.propagate`."""
+
+    graph: Graph
+    labels: Labels
+    weight: Tensor | None
+    prior: Tensor | None
+    initial: Tensor | None
+    policy: Unreached
+    solver: Solver | None
+
+    def solve(self, equation: AbstractEquation, graph: Graph | None = None, labels: Labels | None = None) -> Solution:
+        """Solve on the request's graph, or on a reweighted one."""
+        return solve(
+            equation,
+            self.graph if graph is None else graph,
+            labels,
+            solver=self.solver,
+            initial=self.initial,
+            unreached=self.policy,
+        )
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What a method found, before priors and fallbacks.
+
+    Args:
+        score, steps, solution, description: as in `Propagation`.
+        scale: as in `Readout`.
+        prior_done: the class prior has acted already, inside the method.
+        lost: (n,) nodes that the method could not determine besides those without a label in their component.
+    """
+
+    score: Tensor
+    steps: int
+    description: str
+    solution: Solution | None = None
+    scale: float | None = None
+    prior_done: bool = False
+    lost: Tensor | None = None
+
+
+class AbstractMethod(ABC):
+    """A way to spread labels over a graph. Subclasses are frozen dataclasses, whose fields are the method's options."""
+
+    uses_weight: ClassVar[bool] = False  # weights of labelled nodes act on the answer
+    reaches_all: ClassVar[bool] = False  # needs no path in the graph from a node to a label
+
+    @abstractmethod
+    def find(self, request: Request) -> Answer:
+        """The method itself."""
+
+    @final
+    def propagate(
+        self,
+        graph: Graph,
+        labels: Labels,
+        *,
+        weight: Float[Tensor, " m"] | None = None,
+        class_prior: Float[Tensor, " c"] | None = None,
+        initial: Float[Tensor, "n c"] | None = None,
+        unreached: Unreached | str = Unreached.UNIFORM,
+        solver: Solver | None = None,
+    ) -> Propagation:
+        """Spread the labels over the graph.
+
+        Args:
+            graph: the graph.
+            labels: at least one; rows of values that are ≥ 0 and sum to one (one-hot, or soft labels).
+            weight: (m,) how much each labelled node counts, ≥ 0; 0 is no label at all. Only `soft` and the Poisson and
+                MBO methods can use weights that differ: elsewhere a label is a hard constraint.
+            class_prior: (C,) wanted share of each class among the predictions, ≥ 0, summing to one.
+            initial: (n, C) the scores of an earlier call, as a warm start: it saves time and changes nothing else.
+            unreached: what nodes get that no label reaches: "uniform", "nearest" or "raise", as in `gll.solve`.
+            solver: how to solve equations, as in `gll.solve`.
+
+        Raises:
+            SolveError: an equation could not be solved, or nodes are unreached and the policy is "raise".
+            ValueError, TypeError: the arguments do not fit together.
+
+        Differentiable in: edge weights and label values, where the method is. Held fixed: what `class_prior` did.
+        """
+        policy = Unreached(unreached)
+        check_arguments(Laplace(), graph, labels, initial)
+        labels = Labels(labels.index, labels.value.to(graph.weight.dtype))
+        _check_rows(labels)
+        if not all_finite(graph.weight.detach(), initial):
+            raise SolveError(RESULT.NONFINITE_INPUT)
+        labels, weight = self._weighted(labels, weight)
+        prior = None if class_prior is None else _check_prior(class_prior, labels)
+        request = Request(graph, labels, weight, prior, initial, policy, solver)
+        lost = None if self.reaches_all and graph.features is not None else unlabelled_components(graph, labels)
+        if lost is not None and policy is Unreached.RAISE:
+            raise SolveError(RESULT.UNREACHED, f"{int(lost.sum())} of {graph.num_nodes} nodes")
+        answer = self.find(request)
+        if answer.lost is not None:
+            lost = answer.lost if lost is None else lost | answer.lost
+        score = answer.score if lost is None else _with_fallback(answer, request, lost)
+        readout = Readout(answer.scale)
+        probability = readout(score)
+        if prior is not None and not answer.prior_done:
+            known = probability.detach() if lost is None else probability.detach()[~lost]
+            readout = Readout(answer.scale, log_shifts(known, prior))
+            probability = readout(score)
+        if lost is not None:
+            # No prior for what is not known: these nodes keep what the policy gave them.
+            probability = torch.where(lost[:, None], Readout(answer.scale)(score), probability)
+            told = answer.solution is not None and answer.solution.unreached_nodes is not None
+            if not told:
+                warnings.warn(
+                    f"{int(lost.sum())} of {graph.num_nodes} nodes are not connected to any labelled node and got the "
+                    f"'{policy.value}' fallback; see Propagation.unreached",
+                    UnreachedWarning,
+                    stacklevel=2,
+                )
+        return Propagation(score, probability, answer.steps, lost, answer.solution, answer.description, readout)
+
+    def extend(
+        self, propagation: Propagation, index: Int[Tensor, "q k"], weight: Float[Tensor, "q k"]
+    ) -> Float[Tensor, "q c"]:
+        """Probabilities (q, C) at new points, from their k nearest nodes `index` with weights `weight` ≥ 0.
+
+        A new point takes the weighted mean of its neighbours' scores, the value that Laplace's equation gives to a node
+        which is added last, and then the same map to probabilities. Where all its weights are zero, its neighbours
+        count alike.
+        """
+        largest = weight.amax(1, keepdim=True)
+        share = torch.where(largest > 0, weight / torch.where(largest > 0, largest, 1), 1)
+        share = share / share.sum(1, keepdim=True)
+        score = torch.einsum("qk,qkc->qc", share.to(propagation.score.dtype), propagation.score[index])
+        return propagation.readout(score)
+
+    def _weighted(self, labels: Labels, weight: Tensor | None) -> tuple[Labels, Tensor | None]:
+        """The labels that count, and their weights; None where all count alike."""
+        if weight is None:
+            return labels, None
+        if weight.shape != labels.index.shape:
+            raise ValueError(
+                f"weights of labels must have shape ({len(labels.index)},), one per labelled node, "
+                f"got {tuple(weight.shape)}"
+            )
+        if not bool(((weight >= 0) & torch.isfinite(weight)).all()):
+            raise ValueError("weights of labels must be finite and ≥ 0")
+        counts = weight > 0
+        if not bool(counts.any()):
+            raise ValueError("all weights of labels are zero: at least one label must count")
+        labels, weight = Labels(labels.index[counts], labels.value[counts]), weight[counts].to(labels.value.dtype)
+        if not self.uses_weight:
+            if bool((weight != weight[0]).any()):
+                users = ", ".join(name for name, method in METHODS.items() if method.uses_weight)
+                raise ValueError(
+                    f"{type(self).__name__} treats labels as certain and cannot weigh them against each other; "
+                    f"methods that can: {users}"
+                )
+            return labels, None
+        return labels, weight
+
+
+def unlabelled_components(graph: Graph, labels: Labels) -> Tensor | None:
+    """(n,) the nodes whose component has no label; None where there are none."""
+    reached = torch.zeros(graph.num_nodes, dtype=torch.bool, device=graph.weight.device)
+    reached[graph.components[labels.index.long()]] = True  # component numbers are below n
+    lost = ~reached[graph.components]
+    return lost if bool(lost.any()) else None
+
+
+def _with_fallback(answer: Answer, request: Request, lost: Tensor) -> Tensor:
+    """The scores, with those of unreached nodes as the policy says."""
+    score, labels, graph = answer.score, request.labels, request.graph
+    classes = labels.num_classes
+    row = score.new_full((classes,), 0.0 if answer.scale is not None else 1 / classes)
+    if request.policy is not Unreached.NEAREST:
+        return torch.where(lost[:, None], row, score)
+    if graph.features is None:
+        raise ValueError(
+            "unreached='nearest' needs to know the features, but this graph was not built from any; "
+            "use gll.knn_graph, pass Graph(..., features=x), or choose 'uniform' or 'raise'"
+        )
+    nodes = torch.nonzero(lost).squeeze(1)
+    nearest = Exact().query(graph.features[labels.index.long()], graph.features[nodes], 1).squeeze(1)
+    copied = labels.value[nearest].to(score.dtype)
+    if answer.scale is not None:  # a copied label is as sure as the surest score
+        copied = (copied - 1 / classes) * score.detach().abs().max()
+    return score.index_copy(0, nodes, copied)
+
+
+def _check_rows(labels: Labels) -> None:
+    value = labels.value.detach()
+    bad = ~((value >= 0).all(1) & ((value.sum(1) - 1).abs() <= 1e-3))
+    if bool(bad.any()):
+        first = int(torch.nonzero(bad)[0])
+        raise ValueError(
+            f"{int(bad.sum())} rows of label values are not probabilities (≥ 0, with sum one), the first being that of "
+            f"node {int(labels.index[first])}; divide rows by their sums, or use gll.solve for other values"
+        )
+
+
+def _check_prior(prior: Tensor, labels: Labels) -> Tensor:
+    prior = torch.as_tensor(prior, dtype=torch.float64, device=labels.value.device)
+    if prior.shape != (labels.num_classes,):
+        raise ValueError(f"class_prior must have shape ({labels.num_classes},), got {tuple(prior.shape)}")
+    if not bool((prior >= 0).all()) or not bool((prior.sum() - 1).abs() <= 1e-3):
+        raise ValueError(f"class_prior must be ≥ 0 and sum to one, got {prior.tolist()}")
+    return prior / prior.sum()
+
+
+def _of_solution(name: str, solution: Solution) -> Answer:
+    return Answer(solution.value, solution.steps, f"{name}: {solution.method}", solution, lost=solution.unreached_nodes)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class LaplaceLearning(AbstractMethod):
+    """Laplace's equation with the labels as boundary values (Zhu, Ghahramani, Lafferty 2003).
+
+    Args:
+        tau: ≥ 0; labels fade with distance, and what has faded is spread over all classes alike.
+
+    Differentiable in: edge weights, label values, `tau`.
+    """
+
+    tau: float | Tensor = 0.0
+
+    def find(self, request: Request) -> Answer:
+        return _of_solution("Laplace", request.solve(Laplace(tau=self.tau), labels=request.labels))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class SoftLearning(AbstractMethod):
+    """Laplace's equation pulled towards the labels, which may be wrong: Δu + τu + λξ(u - g) = 0.
+
+    Args:
+        lam: λ > 0, in units of the mean degree of the graph, so that it means the same for all scales of weights; the
+            weight of a label multiplies it.
+        tau: as in `LaplaceLearning`.
+
+    Differentiable in: edge weights, label values, `lam`, `tau`.
+    """
+
+    lam: float | Tensor = 1.0
+    tau: float | Tensor = 0.0
+    uses_weight: ClassVar[bool] = True
+
+    def find(self, request: Request) -> Answer:
+        degree = request.graph.degree.detach().mean()
+        lam = self.lam * torch.where(degree > 0, degree, 1)
+        if request.weight is not None:
+            lam = lam * request.weight
+        return _of_solution("soft Laplace", request.solve(SoftLaplace(lam=lam, tau=self.tau), labels=request.labels))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class PoissonLearning(AbstractMethod):
+    """Poisson learning (Calder, Cook, Thorpe, Slepčev 2020): labels are sources and sinks of their classes.
+
+    Every component of the graph is a problem of its own: its labels minus their mean are the source, so it balances.
+    A class without a label in a component that has other labels gets probability zero there, as in Laplace learning.
+
+    Weights of labels multiply their sources. Scores have degree-weighted mean zero on each component.
+
+    Differentiable in: edge weights, label values.
+    """
+
+    uses_weight: ClassVar[bool] = True
+
+    def find(self, request: Request) -> Answer:
+        solution = request.solve(Poisson(source=poisson_source(request)))
+        score = solution.value
+        scale = winning_scale(score.detach())
+        return Answer(
+            only_present(score, request, scale), solution.steps, f"Poisson: {solution.method}", solution, scale
+        )
+
+
+def poisson_source(request: Request) -> Tensor:
+    """(n, C) float64: w (g - ḡ) on labelled nodes, ḡ the weighted mean label of the node's component."""
+    labels, n = request.labels, request.graph.num_nodes
+    index, value = labels.index.long(), labels.value.double()
+    weight = value.new_ones(len(index)) if request.weight is None else request.weight.double()
+    weight = weight / weight.mean()
+    part = request.graph.components[index]
+    total, mass = (sum_into(n, part, t) for t in (weight[:, None] * value, weight))
+    mean = (total / torch.where(mass > 0, mass, 1)[:, None])[part]
+    return value.new_zeros(n, labels.num_classes).index_copy(0, index, weight[:, None] * (value - mean))
+
+
+def winning_scale(score: Tensor) -> float:
+    """s such that s · (mean over nodes of the largest score) is `CONFIDENCE`; 1 where all scores are zero."""
+    winning = score.double().amax(1)
+    mean = float(winning.mean())
+    return CONFIDENCE / mean if mean > torch.finfo(score.dtype).tiny else 1.0
+
+
+def only_present(score: Tensor, request: Request, scale: float) -> Tensor:
+    """Scores in which a class cannot win in a component that has labels, but none of that class."""
+    labels, parts = request.labels, request.graph.components
+    seen = sum_into(request.graph.num_nodes, parts[labels.index.long()], (labels.value.detach() > 0).to(score.dtype))
+    absent = ((seen == 0) & (seen.sum(1, keepdim=True) > 0))[parts]
+    # Far enough below any score for its softmax to vanish next to it, and finite.
+    floor = float(score.detach().min()) - 100 / scale
+    return torch.where(absent, floor, score) if bool(absent.any()) else score
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class NearestLabel(AbstractMethod):
+    """The label of the nearest labelled node: by features where the graph has them, otherwise along its edges.
+
+    Along edges the length of an edge is 1 / weight. Shares of the other classes fall with the distance to their nearest
+    label, against the mean distance to any label. Passes no gradient.
+
+    Args:
+        search: how nearest nodes are found in features; exact by default.
+    """
+
+    search: AbstractNeighborSearch = dataclasses.field(default_factory=Exact)
+    reaches_all: ClassVar[bool] = True
+
+    def find(self, request: Request) -> Answer:
+        shares, how = label_shares(request.graph, request.labels, self.search)
+        return Answer(shares, 1, f"nearest label, {how}")
+
+
+METHODS: dict[str, type[AbstractMethod]] = {
+    "laplace": LaplaceLearning,
+    "soft": SoftLearning,
+    "poisson": PoissonLearning,
+    "nearest": NearestLabel,
+}
+
+
+def method_from_name(name: str, **options: Any) -> AbstractMethod:
+    """A method by its name, with its options.
+
+    >>> method_from_name("laplace", tau=0.1)
+    LaplaceLearning(tau=0.1)
+    """
+    if not isinstance(name, str) or name not in METHODS:
+        raise ValueError(f"unknown method {name!r}; choose one of {', '.join(METHODS)}")
+    kind = METHODS[name]
+    valid = [field.name for field in dataclasses.fields(kind) if field.init]  # type: ignore[arg-type]
+    unknown = [option for option in options if option not in valid]
+    if unknown:
+        listed = ", ".join(valid) if valid else "none"
+        raise ValueError(f"method {name!r} has no option {', '.join(map(repr, unknown))}; its options: {listed}")
+    return kind(**options)
