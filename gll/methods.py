@@ -158,7 +158,7 @@ class Answer:
 class AbstractMethod(ABC):
     """A way to spread labels over a graph. Subclasses are frozen dataclasses, whose fields are the method's options."""
 
-    uses_weight: ClassVar[bool] = False  # weights of labelled nodes act on the answer
+    uses_label_weight: ClassVar[bool] = False  # `label_weight` acts on the answer; elsewhere labels are certain
     reaches_all: ClassVar[bool] = False  # needs no path in the graph from a node to a label
 
     @abstractmethod
@@ -171,7 +171,7 @@ class AbstractMethod(ABC):
         graph: Graph,
         labels: Labels,
         *,
-        weight: Float[Tensor, " m"] | None = None,
+        label_weight: Float[Tensor, " m"] | None = None,
         class_prior: Float[Tensor, " c"] | None = None,
         initial: Float[Tensor, "n c"] | None = None,
         unreached: Unreached | str = Unreached.UNIFORM,
@@ -182,8 +182,8 @@ class AbstractMethod(ABC):
         Args:
             graph: the graph.
             labels: at least one; rows of values that are ≥ 0 and sum to one (one-hot, or soft labels).
-            weight: (m,) how much each labelled node counts, ≥ 0; 0 is no label at all. Only `soft` and the Poisson and
-                MBO methods can use weights that differ: elsewhere a label is a hard constraint.
+            label_weight: (m,) how much each labelled node counts, ≥ 0; 0 is no label at all. In `soft` it multiplies λ,
+                in the Poisson and MBO methods the source. Elsewhere a label holds for certain, and only 0 has a meaning.
             class_prior: (C,) wanted share of each class among the predictions, ≥ 0, summing to one.
             initial: (n, C) the scores of an earlier call, as a warm start: it saves time and changes nothing else.
             unreached: what nodes get that no label reaches: "uniform", "nearest" or "raise", as in `gll.solve`.
@@ -201,7 +201,7 @@ class AbstractMethod(ABC):
         _check_rows(labels)
         if not all_finite(graph.weight.detach(), initial):
             raise SolveError(RESULT.NONFINITE_INPUT)
-        labels, weight = self._weighted(labels, weight)
+        labels, weight = _counting(labels, label_weight)
         prior = None if class_prior is None else _check_prior(class_prior, labels)
         request = Request(graph, labels, weight, prior, initial, policy, solver)
         lost = None if self.reaches_all and graph.features is not None else unlabelled_components(graph, labels)
@@ -245,30 +245,21 @@ class AbstractMethod(ABC):
         score = torch.einsum("qk,qkc->qc", share.to(propagation.score.dtype), propagation.score[index])
         return propagation.readout(score)
 
-    def _weighted(self, labels: Labels, weight: Tensor | None) -> tuple[Labels, Tensor | None]:
-        """The labels that count, and their weights; None where all count alike."""
-        if weight is None:
-            return labels, None
-        if weight.shape != labels.index.shape:
-            raise ValueError(
-                f"weights of labels must have shape ({len(labels.index)},), one per labelled node, "
-                f"got {tuple(weight.shape)}"
-            )
-        if not bool(((weight >= 0) & torch.isfinite(weight)).all()):
-            raise ValueError("weights of labels must be finite and ≥ 0")
-        counts = weight > 0
-        if not bool(counts.any()):
-            raise ValueError("all weights of labels are zero: at least one label must count")
-        labels, weight = Labels(labels.index[counts], labels.value[counts]), weight[counts].to(labels.value.dtype)
-        if not self.uses_weight:
-            if bool((weight != weight[0]).any()):
-                users = ", ".join(name for name, method in METHODS.items() if method.uses_weight)
-                raise ValueError(
-                    f"{type(self).__name__} treats labels as certain and cannot weigh them against each other; "
-                    f"methods that can: {users}"
-                )
-            return labels, None
-        return labels, weight
+
+def _counting(labels: Labels, weight: Tensor | None) -> tuple[Labels, Tensor | None]:
+    """The labels whose weight is not zero, and their weights."""
+    if weight is None:
+        return labels, None
+    if weight.shape != labels.index.shape:
+        raise ValueError(
+            f"label_weight must have shape ({len(labels.index)},), one per labelled node, got {tuple(weight.shape)}"
+        )
+    if not bool(((weight >= 0) & torch.isfinite(weight)).all()):
+        raise ValueError("label_weight must be finite and ≥ 0")
+    counts = weight > 0
+    if not bool(counts.any()):
+        raise ValueError("all weights of labels are zero: at least one label must count")
+    return Labels(labels.index[counts], labels.value[counts]), weight[counts].to(labels.value)
 
 
 def unlabelled_components(graph: Graph, labels: Labels) -> Tensor | None:
@@ -355,7 +346,7 @@ class SoftLearning(AbstractMethod):
 
     lam: float | Tensor = 1.0
     tau: float | Tensor = 0.0
-    uses_weight: ClassVar[bool] = True
+    uses_label_weight: ClassVar[bool] = True
 
     def find(self, request: Request) -> Answer:
         degree = request.graph.degree.detach().mean()
@@ -378,7 +369,7 @@ class PoissonLearning(AbstractMethod):
     Differentiable in: edge weights, label values.
     """
 
-    uses_weight: ClassVar[bool] = True
+    uses_label_weight: ClassVar[bool] = True
 
     def find(self, request: Request) -> Answer:
         solution = request.solve(Poisson(source=poisson_source(request)))
