@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import warnings
 
 import pytest
@@ -11,6 +13,7 @@ from torch import Tensor
 import gll
 import gll.nn.layer as layer_module
 from gll import GraphLearningLayer, Laplace
+from gll.nn.replay import KEPT, Recording
 
 SETTINGS = {
     "plain": {},
@@ -145,3 +148,127 @@ def test_last_graph_and_solution_are_made_on_demand(device: torch.device) -> Non
     assert layer.last_graph is not None
     torch.testing.assert_close(torch.log(layer.last_solution.value[30:] + 1e-8), out, rtol=1e-5, atol=1e-5)
     assert layer.last_graph.num_nodes == 120
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+class TestRecordings:
+    """On a GPU what repeats is recorded, and launched as one."""
+
+    def layer(self, **setting: object) -> GraphLearningLayer:
+        return GraphLearningLayer(4, **({"k": 8} | setting))
+
+    @staticmethod
+    def recorded(layer: GraphLearningLayer) -> int:
+        return sum(isinstance(entry, Recording) for entry in layer._recorder._seen.values())
+
+    @pytest.mark.parametrize("setting", SETTINGS, ids=str)
+    def test_gives_the_same_bits_as_unrecorded_work(self, setting: str) -> None:
+        x, y = data(torch.device("cuda"))
+        layer = self.layer(**SETTINGS[setting])
+        first = outcome(layer, x, y)
+        assert self.recorded(layer) == 0
+        for step in range(5):
+            outcome(layer, x + step, y)  # other batches of the same shapes
+        assert self.recorded(layer) == 1
+        again = outcome(layer, x, y)
+        torch.testing.assert_close(again[0], first[0], rtol=0, atol=0)
+        torch.testing.assert_close(again[1], first[1], rtol=1e-6, atol=1e-9)
+        assert again[2]
+
+    def test_a_batch_between_forward_and_backward_does_not_disturb(self) -> None:
+        x, y = data(torch.device("cuda"))
+        layer = self.layer()
+        for _ in range(4):
+            expected = outcome(layer, x, y)[1]
+        a, b = x.clone().requires_grad_(), (x.flip(0) * 2 + 1).requires_grad_()
+        out_a = layer(a[30:], a[:30], y[:30])
+        out_b = layer(b[30:], b[:30], y[:30])
+        weight = torch.linspace(-1, 1, out_a.numel(), device="cuda").view_as(out_a)
+        (out_b * weight).sum().backward()
+        (out_a * weight).sum().backward()
+        torch.testing.assert_close(a.grad, expected, rtol=1e-6, atol=1e-9)
+        torch.testing.assert_close(b.grad, outcome(self.layer(), b.detach(), y)[1], rtol=1e-6, atol=1e-9)
+
+    def test_backward_twice_and_outputs_kept(self) -> None:
+        x, y = data(torch.device("cuda"))
+        layer = self.layer()
+        for _ in range(4):
+            expected_out, expected, _ = outcome(layer, x, y)
+        a = x.clone().requires_grad_()
+        out = layer(a[30:], a[:30], y[:30])
+        weight = torch.linspace(-1, 1, out.numel(), device="cuda").view_as(out)
+        (one,) = torch.autograd.grad((out * weight).sum(), a, retain_graph=True)
+        (two,) = torch.autograd.grad((out * weight).sum(), a)
+        outcome(layer, x + 1, y)
+        torch.testing.assert_close(out.detach(), expected_out, rtol=0, atol=0)
+        torch.testing.assert_close(one, expected, rtol=1e-6, atol=1e-9)
+        torch.testing.assert_close(two, one, rtol=0, atol=0)
+
+    def test_steps_aside_when_recorded_too(self) -> None:
+        x, y = data(torch.device("cuda"))
+        layer = self.layer()
+        for _ in range(4):
+            outcome(layer, x, y)
+        broken = x.clone()
+        broken[50, 0] = torch.nan
+        with pytest.raises(ValueError, match="NaN or infinite"):
+            layer(broken[30:], broken[:30], y[:30])
+        copies = x.clone()
+        copies[40:60] = copies[40]
+        with pytest.warns(gll.UnreachedWarning):
+            assert not outcome(layer, copies, y)[2]
+        assert outcome(layer, x, y)[2]
+
+    def test_keeps_a_few_kinds_only(self) -> None:
+        x, y = data(torch.device("cuda"))
+        layer = self.layer()
+        for size in range(100, 110):
+            for _ in range(4):
+                outcome(layer, x[:size], y)
+        assert self.recorded(layer) == KEPT
+
+    def test_copies_and_pickles_start_without(self) -> None:
+        x, y = data(torch.device("cuda"))
+        layer = self.layer()
+        for _ in range(4):
+            expected = outcome(layer, x, y)[0]
+        for twin in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
+            assert self.recorded(twin) == 0
+            torch.testing.assert_close(outcome(twin, x, y)[0], expected, rtol=0, atol=0)
+
+    def test_streams_do_not_share(self) -> None:
+        x, y = data(torch.device("cuda"))
+        layer = self.layer()
+        streams = [torch.cuda.Stream() for _ in range(2)]
+        torch.cuda.synchronize()
+        for step in range(6):
+            outs = []
+            for sign, stream in zip((1.0, 2.0), streams, strict=True):
+                with torch.cuda.stream(stream):
+                    outs.append(outcome(layer, sign * x + step, y)[0])
+            torch.cuda.synchronize()
+            for sign, out in zip((1.0, 2.0), outs, strict=True):
+                expected = outcome(self.layer(), sign * x + step, y)[0]
+                torch.testing.assert_close(out, expected, rtol=1e-6, atol=1e-6)
+
+    @pytest.mark.parametrize("calls", [1, 5])
+    def test_one_synchronisation_in_the_forward_pass_and_none_in_the_backward(self, calls: int) -> None:
+        x, y = data(torch.device("cuda"))
+        layer = self.layer()
+        for _ in range(calls):
+            outcome(layer, x, y)
+        x = x.clone().requires_grad_()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            torch.cuda.set_sync_debug_mode("warn")
+            try:
+                out = layer(x[30:], x[:30], y[:30])
+                in_forward = len(caught)
+                out.sum().backward()
+            finally:
+                torch.cuda.set_sync_debug_mode("default")
+        looks = ["called a synchronizing" in str(w.message) for w in caught]
+        count = [sum(looks[:in_forward]), sum(looks[in_forward:])]
+        assert used(layer)
+        assert count == [1, 0]

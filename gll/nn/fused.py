@@ -2,7 +2,8 @@
 
 A few hundred nodes take longer to describe to a GPU, operation by operation, than to solve. For plain Laplace learning
 on single precision features this file does forward and backward in about a hundred dense float64 operations, a sixth of
-what the general path needs. It computes the same function, and checks that it did, in one look at the result:
+what the general path needs; on a GPU it records them when they repeat (`replay.py`). It computes the same function, and
+checks that it did, in one look at the result:
 
 - neighbours: no gap that decides them is within the rounding of the products that gave the distances;
 - weights: the smallest ε² is far above that rounding (so no more than k copies of a point, no tight clusters);
@@ -16,7 +17,7 @@ Where any of this fails, `fused_logits` returns None and the layer takes the gen
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,8 +25,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from gll.nn.replay import Recorder, Recording
 from gll.selection import smallest
-from gll.solvers.cholesky import invert_lower, solve_factored
+from gll.solvers.triangular import invert_lower, solve_factored
 
 KNOWN_ANSWER_TOLERANCE = 1e-8
 LEAST_DEGREE = 1e-30  # below, weights vanish in float32, and the general path calls a node unreached
@@ -51,104 +53,160 @@ class Setting:
     normalize: bool
 
 
+# Derivation of the backward pass, with full symmetric matrices over all pairs of nodes, base nodes first.
+# v solves the adjoint equation on the free nodes and is 0 on the base, so (`implicit.py`)
+#     ∂J/∂w_ij = G_ij = -(u_i - u_j)·(v_i - v_j)                       for the undirected edge {i, j}.
+# With w = exp(-s d/(e_i e_j)), d the squared distance, e the bandwidth and s the kernel's scale,
+#     ∂J/∂d_ij = H_ij = -s G_ij w_ij / (e_i e_j),        ∂J/∂e_i = -Σ_j H_ij d_ij / e_i.
+# A self-tuned e_i² is itself the distance d of the pair (i, k_i), so H at that pair grows by (∂J/∂e_i) / (2 e_i).
+# Then d_ij = |x_i - x_j|² gives ∂J/∂x = 2 L_H x, the Laplacian with weights H, as in `similarity.py`, and for
+# x = y/|y| the gradient in y is (x̄ - (x̄·x) x)/|y|.
+
+
+def _forward(features: Tensor, base: Tensor, labels: Tensor, setting: Setting) -> tuple[Tensor | None, ...]:
+    """(logits, verdict, then what the backward pass needs)."""
+    k, tau, m = setting.k, setting.tau, len(base)
+    x = torch.cat([base, features])
+    length = None
+    if setting.normalize:
+        length = torch.linalg.vector_norm(x, dim=1, keepdim=True, dtype=torch.float64)
+        x = x / length
+    x = x.double()
+    if labels.dim() == 1:
+        g = (labels[:, None] == torch.arange(setting.num_classes, device=x.device)).to(x.dtype)
+    else:
+        g = labels.to(x.dtype)
+    square = torch.linalg.vecdot(x, x)
+    d = torch.addmm(square, x, x.T, alpha=-2).add_(square[:, None])
+    diagonal = d.diagonal()
+    diagonal.fill_(torch.inf)
+    value, index = smallest(d, k + 1)
+    diagonal.zero_()
+    near = torch.zeros_like(d, dtype=torch.bool).scatter_(1, index[:, :k], True)
+    near = near | near.T
+    root: Tensor | None = None
+    inverse: Tensor | None = None
+    if setting.epsilon is None:
+        root = value[:, k - 1].rsqrt()  # 1/ε
+        inverse = torch.outer(root * -setting.scale, root)
+        w = (d * inverse).exp_().mul_(near)
+    else:
+        w = (d * (-setting.scale / setting.epsilon**2)).exp_().mul_(near)
+    # A = D - W + τ on the free nodes and its factor; a last column of ones in g gives the known answer 1.
+    free, out = w[m:], w[m:, :m]
+    a = -free[:, m:]
+    degree = free.sum(1)
+    a.diagonal().copy_(degree + tau if tau else degree)
+    factor, _ = torch.linalg.cholesky_ex(a)
+    if factor.is_cuda:
+        factor = invert_lower(factor)
+    rhs = out @ torch.nn.functional.pad(g, (0, 1), value=1.0)
+    if tau:
+        rhs[:, -1] += tau
+    solution = solve_factored(factor, rhs, inverted=factor.is_cuda)
+    u, known = solution[:, :-1], solution[:, -1]
+    lifted = u.clamp(min=0).add_(setting.floor)
+    gap = value[:, max(k - 2, 0) :].diff(dim=1).amin()
+    figures = (gap, value[:, k - 1].amin(), square.amax(), degree.amin(), *known.aminmax())
+    verdict = torch.cat([*(t[None] for t in figures), g.sum(0)])  # the last being the base samples per class
+    logits = torch.log(lifted, out=torch.empty_like(lifted, dtype=torch.float32))
+    return logits, verdict, x, g, u, lifted, d, w, factor, index, root, inverse, length
+
+
+def _backward(results: Sequence[Tensor | None], cotangent: Tensor, setting: Setting) -> Tensor:
+    """∂J/∂(base, features), from the results of `_forward` and ∂J/∂logits."""
+    x, g, u, lifted, d, w, factor, index = (t for t in results[2:10] if t is not None)
+    root, inverse, length = results[10:]
+    v = solve_factored(factor, cotangent / lifted, inverted=factor.is_cuda)
+    u, v = torch.cat([g, u]), torch.nn.functional.pad(v, (0, 0, len(g), 0))
+    product = torch.addmm(d, u, v.T, beta=0, alpha=2)  # twice, as ∂J/∂x = 2 L_H x
+    p = product.diagonal()
+    h = (product + product.T).sub_(p).sub_(p[:, None]).mul_(w)
+    if root is None:
+        assert setting.epsilon is not None
+        h.mul_(-setting.scale / setting.epsilon**2)
+    else:
+        assert inverse is not None
+        h.mul_(inverse)
+        slope = torch.linalg.vecdot(h, d).mul_(root).mul_(root).mul_(-0.5)[:, None]
+        last = index[:, setting.k - 1 : setting.k]
+        h.scatter_add_(1, last, slope).scatter_add_(0, last.T, slope.T)
+    x_bar = torch.addmm(h.sum(1, keepdim=True) * x, h, x, alpha=-1)
+    if length is not None:
+        x_bar = torch.addcmul(x_bar, torch.linalg.vecdot(x_bar, x)[:, None], x, value=-1).div_(length)
+    return x_bar.float()
+
+
 class _FusedLaplace(torch.autograd.Function):
-    # Derivation of the backward pass, with full symmetric matrices over all pairs of nodes, base nodes first.
-    # v solves the adjoint equation on the free nodes and is 0 on the base, so (`implicit.py`)
-    #     ∂J/∂w_ij = G_ij = -(u_i - u_j)·(v_i - v_j)                       for the undirected edge {i, j}.
-    # With w = exp(-s d/(e_i e_j)), d the squared distance, e the bandwidth and s the kernel's scale,
-    #     ∂J/∂d_ij = H_ij = -s G_ij w_ij / (e_i e_j),        ∂J/∂e_i = -Σ_j H_ij d_ij / e_i.
-    # A self-tuned e_i² is itself the distance d of the pair (i, k_i), so H at that pair grows by (∂J/∂e_i) / (2 e_i).
-    # Then d_ij = |x_i - x_j|² gives ∂J/∂x = 2 L_H x, the Laplacian with weights H, as in `similarity.py`, and for
-    # x = y/|y| the gradient in y is (x̄ - (x̄·x) x)/|y|.
     @staticmethod
     def forward(
-        ctx: Any, features: Tensor, base: Tensor, labels: Tensor, setting: Setting, general: Callable[..., Tensor]
+        ctx: Any, features: Tensor, base: Tensor, labels: Tensor, setting: Setting, call: Call
     ) -> tuple[Tensor, Tensor]:
-        k, tau, m = setting.k, setting.tau, len(base)
-        x = torch.cat([base, features])
-        length = None
-        if setting.normalize:
-            length = torch.linalg.vector_norm(x, dim=1, keepdim=True, dtype=torch.float64)
-            x = x / length
-        x = x.double()
-        if labels.dim() == 1:
-            g = (labels[:, None] == torch.arange(setting.num_classes, device=x.device)).to(x.dtype)
+        recording = call.recording(features, base, labels, setting)
+        inputs = (features, base, labels)
+        if recording is None:
+            results = _forward(*inputs, setting)
+            logits, verdict, *kept = results
         else:
-            g = labels.to(x.dtype)
-        square = torch.linalg.vecdot(x, x)
-        d = torch.addmm(square, x, x.T, alpha=-2).add_(square[:, None])
-        diagonal = d.diagonal()
-        diagonal.fill_(torch.inf)
-        value, index = smallest(d, k + 1)
-        diagonal.zero_()
-        near = torch.zeros_like(d, dtype=torch.bool).scatter_(1, index[:, :k], True)
-        near = near | near.T
-        root: Tensor | None = None
-        inverse: Tensor | None = None
-        if setting.epsilon is None:
-            root = value[:, k - 1].rsqrt()  # 1/ε
-            inverse = torch.outer(root * -setting.scale, root)
-            w = (d * inverse).exp_().mul_(near)
-        else:
-            w = (d * (-setting.scale / setting.epsilon**2)).exp_().mul_(near)
-        # A = D - W + τ on the free nodes and its factor; a last column of ones in g gives the known answer 1.
-        free, out = w[m:], w[m:, :m]
-        a = -free[:, m:]
-        degree = free.sum(1)
-        a.diagonal().copy_(degree + tau if tau else degree)
-        factor, _ = torch.linalg.cholesky_ex(a)
-        if factor.is_cuda:
-            factor = invert_lower(factor)
-        rhs = out @ torch.nn.functional.pad(g, (0, 1), value=1.0)
-        if tau:
-            rhs[:, -1] += tau
-        solution = solve_factored(factor, rhs, inverted=factor.is_cuda)
-        u, known = solution[:, :-1], solution[:, -1]
-        lifted = u.clamp(min=0).add_(setting.floor)
-        gap = value[:, max(k - 2, 0) :].diff(dim=1).amin()
-        figures = (gap, value[:, k - 1].amin(), square.amax(), degree.amin(), *known.aminmax())
-        verdict = torch.cat([*(t[None] for t in figures), g.sum(0)])  # the last being the base samples per class
-        ctx.save_for_backward(features, base, labels, x, g, u, lifted, d, w, factor, index, root, inverse, length)
-        ctx.setting, ctx.general = setting, general
+            logits, verdict, *_ = recording.run(inputs)
+            kept, ctx.launch = [], recording.launches
+        assert logits is not None
+        assert verdict is not None
+        if recording is not None:  # the next launch overwrites its results; the verdict is read before
+            logits, verdict = logits.clone(), verdict.detach()
+        ctx.save_for_backward(*inputs, *kept)
+        ctx.setting, ctx.call, ctx.recording = setting, call, recording
         ctx.mark_non_differentiable(verdict)
-        return torch.log(lifted, out=torch.empty_like(lifted, dtype=torch.float32)), verdict
+        return logits, verdict
 
     @staticmethod
     def backward(ctx: Any, *cotangents: Tensor) -> tuple[Tensor | None, ...]:
-        features, base, labels, x, g, u, lifted, d, w, factor, index, root, inverse, length = ctx.saved_tensors
-        setting, m = ctx.setting, len(base)
+        features, base, labels, *kept = ctx.saved_tensors
+        wanted, m = ctx.needs_input_grad[:2], len(base)
         if torch.is_grad_enabled():  # create_graph=True: the general path is differentiable again
             nodes = [features.view_as(features), base.view_as(base)]
-            wanted = ctx.needs_input_grad[:2]
             inputs = [t for t, w in zip(nodes, wanted, strict=True) if w]
-            logits = ctx.general(*nodes, labels)
+            logits = ctx.call.general(*nodes, labels)
             grads = iter(torch.autograd.grad(logits, inputs, cotangents[0], create_graph=True, materialize_grads=True))
             return *(next(grads) if w else None for w in wanted), None, None, None
-        v = solve_factored(factor, cotangents[0] / lifted, inverted=factor.is_cuda)
-        u, v = torch.cat([g, u]), torch.nn.functional.pad(v, (0, 0, m, 0))
-        product = torch.addmm(d, u, v.T, beta=0, alpha=2)  # twice, as ∂J/∂x = 2 L_H x
-        p = product.diagonal()
-        h = (product + product.T).sub_(p).sub_(p[:, None]).mul_(w)
-        if root is None:
-            h.mul_(-setting.scale / setting.epsilon**2)
-        else:
-            h.mul_(inverse)
-            slope = torch.linalg.vecdot(h, d).mul_(root).mul_(root).mul_(-0.5)[:, None]
-            last = index[:, setting.k - 1 : setting.k]
-            h.scatter_add_(1, last, slope).scatter_add_(0, last.T, slope.T)
-        x_bar = torch.addmm(h.sum(1, keepdim=True) * x, h, x, alpha=-1)
-        if length is not None:
-            x_bar = torch.addcmul(x_bar, torch.linalg.vecdot(x_bar, x)[:, None], x, value=-1).div_(length)
-        x_bar = x_bar.to(features.dtype)
-        return x_bar[m:], x_bar[:m].to(base.dtype), None, None, None
+        if ctx.recording is None:
+            x_bar = _backward([None, None, *kept], cotangents[0], ctx.setting)
+        elif ctx.recording.launches == ctx.launch:
+            x_bar = ctx.recording.run_back(cotangents[0]).clone()
+        else:  # another batch came between: what this one had left is gone
+            x_bar = _backward(_forward(features, base, labels, ctx.setting), cotangents[0], ctx.setting)
+        return x_bar[m:].to(features.dtype), x_bar[:m].to(base.dtype), None, None, None
+
+
+@dataclass(frozen=True)
+class Call:
+    """Who calls: `general`, the same function of (features, base, labels) by the general path, for higher derivatives;
+    and `recorder`, which keeps recordings of what repeats."""
+
+    general: Callable[..., Tensor]
+    recorder: Recorder
+
+    def recording(self, features: Tensor, base: Tensor, labels: Tensor, setting: Setting) -> Recording | None:
+        if not features.is_cuda or torch.cuda.is_current_stream_capturing():
+            return None
+        inputs = (features, base, labels)
+        # The stream belongs to the kind: two streams must not share memory.
+        stream = torch.cuda.current_stream(features.device)
+        kind = (setting, features.device, stream.cuda_stream, *((t.shape, t.dtype) for t in inputs))
+
+        def make() -> Recording:
+            with torch.cuda.device(features.device):
+                return Recording(
+                    lambda features, base, labels: _forward(features, base, labels, setting),
+                    lambda results, cotangent: _backward(results, cotangent, setting),
+                    inputs,
+                )
+
+        return self.recorder.recording(kind, make)
 
 
 def fused_logits(
-    features: Float[Tensor, "q d"],
-    base: Float[Tensor, "m d"],
-    labels: Tensor,
-    setting: Setting,
-    general: Callable[..., Tensor],
+    features: Float[Tensor, "q d"], base: Float[Tensor, "m d"], labels: Tensor, setting: Setting, call: Call
 ) -> Float[Tensor, "q c"] | None:
     """log(u + floor) for Laplace learning on one kNN graph of base and queries, or None if it cannot be vouched for.
 
@@ -156,11 +214,11 @@ def fused_logits(
         features, base: queries and base nodes, in float32 or half precision.
         labels: (m,) classes or (m, C) soft labels.
         setting: the rest.
-        general: the same function of (features, base, labels) by the general path, for higher derivatives.
+        call: who calls.
 
     Differentiable in: `features`, `base`, to any order.
     """
-    logits, verdict = _FusedLaplace.apply(features, base, labels, setting, general)
+    logits, verdict = _FusedLaplace.apply(features, base, labels, setting, call)
     gap, bandwidth, size, least, low, high, *counts = verdict.tolist()
     bandwidth = bandwidth if setting.epsilon is None else setting.epsilon**2
     noise = 4 * torch.finfo(torch.float64).eps * features.shape[1] ** 0.5 * size

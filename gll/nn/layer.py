@@ -23,7 +23,8 @@ from gll.graph import Graph, Topology
 from gll.implicit import solve
 from gll.labels import Labels
 from gll.neighbors import AbstractNeighborSearch, Exact
-from gll.nn.fused import Setting, fused_limit, fused_logits
+from gll.nn.fused import Call, Setting, fused_limit, fused_logits
+from gll.nn.replay import Recorder
 from gll.similarity import Constant, Gaussian, SelfTuned, Symmetrize, knn_bandwidth, knn_graph, pair_weight
 from gll.solution import Solution
 from gll.solvers import AbstractLinearSolver, Newton
@@ -106,6 +107,7 @@ class GraphLearningLayer(nn.Module):
         self.register_buffer("base_labels", None)
         self._last: Any = None  # (graph, solution) of the last call, or what they can be made from
         self._told_missing = False
+        self._recorder = Recorder()
 
     def extra_repr(self) -> str:
         mode = "inductive" if self.inductive else "transductive"
@@ -138,7 +140,7 @@ class GraphLearningLayer(nn.Module):
             )
         with torch.autocast(features.device.type, enabled=False):
             if self._fusable(features, base_features, base_labels):
-                logits = fused_logits(features, base_features, base_labels, self._setting(), self._general)
+                logits = fused_logits(features, base_features, base_labels, self._setting(), self._call())
                 if logits is not None:
                     self._last = (features.detach(), base_features.detach(), base_labels.detach())
                     return logits
@@ -169,6 +171,9 @@ class GraphLearningLayer(nn.Module):
         tau, scale = cast(Any, self.equation).tau, cast(Any, self.kernel).scale
         epsilon = self.bandwidth.epsilon if isinstance(self.bandwidth, Constant) else None
         return Setting(self.num_classes, self.k, tau, scale, cast(Any, epsilon), self.floor, self.normalize)
+
+    def _call(self) -> Call:
+        return Call(self._general, self._recorder)
 
     def _general(self, features: Tensor, base_features: Tensor, base_labels: Tensor) -> Tensor:
         x, base = check_features(features), check_features(base_features, "base features")

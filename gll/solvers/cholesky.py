@@ -16,6 +16,7 @@ from torch import Tensor
 from gll.operators import Operator
 from gll.solution import RESULT
 from gll.solvers.base import AbstractLinearSolver, Goal
+from gll.solvers.triangular import invert_lower, solve_factored
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,17 +68,3 @@ class Cholesky(AbstractLinearSolver):
         elif not operator.shared:
             x = x[:, :, 0].T
         return x * scale, RESULT.SUCCESSFUL, 1
-
-
-def invert_lower(lower: Tensor) -> Tensor:
-    """L^-1. On a GPU a triangular solve is bound by latency, a product is not: it pays to invert once.
-
-    What rounding that costs is repaired by correcting with true residuals.
-    """
-    identity = torch.eye(lower.shape[-1], dtype=lower.dtype, device=lower.device)
-    return torch.linalg.solve_triangular(lower, identity, upper=False)
-
-
-def solve_factored(lower: Tensor, b: Tensor, *, inverted: bool) -> Tensor:
-    """(L Lᵀ)^-1 b, from L or from its inverse."""
-    return lower.mT @ (lower @ b) if inverted else torch.cholesky_solve(b, lower)
