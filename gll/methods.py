@@ -32,6 +32,7 @@ from gll.equations import AbstractEquation, Laplace, Poisson, SoftLaplace
 from gll.graph import Graph, sum_into
 from gll.implicit import solve
 from gll.labels import Labels
+from gll.mbo import Dynamics, fidelity_flow, source_flow, threshold_dynamics
 from gll.nearest import label_shares
 from gll.neighbors import AbstractNeighborSearch, Exact
 from gll.nonlinear import PLaplace
@@ -411,6 +412,153 @@ def only_present(score: Tensor, request: Request, scale: float) -> Tensor:
 
 @final
 @dataclass(frozen=True, eq=False)
+class PLaplaceLearning(AbstractMethod):
+    """The p-Laplace equation, one class against the rest. Larger p spreads few labels further.
+
+    Newton's method solves tens of linear systems, and each class has a matrix of its own: about a hundred times the
+    cost of Laplace. Practical to a few thousand nodes.
+
+    Args:
+        p: > 1.
+        tau: as in `LaplaceLearning`.
+
+    Differentiable in: edge weights, label values, `p`, `tau`.
+    """
+
+    p: float | Tensor = 3.0
+    tau: float | Tensor = 0.0
+
+    def find(self, request: Request) -> Answer:
+        return _of_solution("p-Laplace", request.solve(PLaplace(p=self.p, tau=self.tau), labels=request.labels))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class WNLL(AbstractMethod):
+    """Laplace's equation on the weighted nonlocal Laplacian (Shi, Osher, Zhu 2017): `gll.reweight.wnll`.
+
+    Differentiable in: edge weights, label values.
+    """
+
+    def find(self, request: Request) -> Answer:
+        graph = reweight.wnll(request.graph, request.labels)
+        return _of_solution("WNLL", request.solve(Laplace(), graph, request.labels))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class PoissonReweighted(AbstractMethod):
+    """Laplace's equation on the graph of `gll.reweight.poisson` (Miller, Calder 2023).
+
+    Args:
+        floor: the smallest node factor, as a fraction of the largest.
+
+    Differentiable in: edge weights, label values.
+    """
+
+    floor: float = 1e-5
+
+    def find(self, request: Request) -> Answer:
+        graph = reweight.poisson(request.graph, request.labels, floor=self.floor)
+        return _of_solution("Poisson reweighted Laplace", request.solve(Laplace(), graph, request.labels))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ProperlyWeighted(AbstractMethod):
+    """Laplace's equation on the graph of `gll.reweight.properly_weighted` (Calder, Slepčev 2020).
+
+    Needs to know where the nodes are, so a precomputed graph must carry features.
+
+    Args:
+        alpha, zeta: growth and bound of the weights near labels.
+
+    Differentiable in: edge weights, label values, features.
+    """
+
+    alpha: float = 2.0
+    zeta: float = 1e7
+
+    def find(self, request: Request) -> Answer:
+        if request.graph.features is None:
+            raise ValueError(
+                "method 'properly-weighted' measures distances between nodes, but this graph was not built from "
+                "features: use gll.knn_graph, pass Graph(..., features=x), or choose 'wnll' or 'poisson-reweighted'"
+            )
+        graph = reweight.properly_weighted(request.graph, request.labels, alpha=self.alpha, zeta=self.zeta)
+        return _of_solution("properly weighted Laplace", request.solve(Laplace(), graph, request.labels))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class PoissonMBO(AbstractMethod):
+    """Poisson learning, then threshold dynamics with the same sources (Calder, Cook, Thorpe, Slepčev 2020).
+
+    A class prior fixes the shares of the classes in every rounding, as in the paper; without one they are free. Weights
+    of labels multiply their sources. Inference only: passes no gradient.
+
+    Args:
+        rounds: at most this many roundings; it ends when no node changes its class.
+        steps: heat steps between them.
+        mu: strength of the sources, in units of the mean degree.
+    """
+
+    rounds: int = 20
+    steps: int = 40
+    mu: float = 1.0
+    uses_label_weight: ClassVar[bool] = True
+
+    def find(self, request: Request) -> Answer:
+        with torch.no_grad():
+            first = PoissonLearning().find(dataclasses.replace(request, initial=None))
+            flow = source_flow(request.graph, poisson_source(request), self.steps, self.mu)
+            found = threshold_dynamics(flow, first.score, request.prior, _known(request), self.rounds)
+        return _of_dynamics("Poisson MBO", found, self.steps, first)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class VolumeMBO(AbstractMethod):
+    """Threshold dynamics with given class volumes, labels pulling in the heat flow (Merkurjev et al. 2013; Jacobs et
+    al. 2018), from the partition of Poisson learning on.
+
+    The volumes are the class prior or, where there is none, the shares of the classes among the labels. Weights of
+    labels multiply their pull. Inference only: passes no gradient.
+
+    Args:
+        rounds, steps: as in `PoissonMBO`.
+        mu: strength of the pull; large values hold labelled nodes at their labels.
+    """
+
+    rounds: int = 50
+    steps: int = 10
+    mu: float = 100.0
+    uses_label_weight: ClassVar[bool] = True
+
+    def find(self, request: Request) -> Answer:
+        with torch.no_grad():
+            first = PoissonLearning().find(dataclasses.replace(request, initial=None))
+            value = request.labels.value.double()
+            weight = value.new_ones(len(value)) if request.weight is None else request.weight.double()
+            share = (weight @ value) / weight.sum() if request.prior is None else request.prior
+            flow = fidelity_flow(request.graph, request.labels, request.weight, self.steps, self.mu)
+            found = threshold_dynamics(flow, first.score, share, _known(request), self.rounds)
+        return _of_dynamics("volume MBO", found, self.steps, first)
+
+
+def _known(request: Request) -> Tensor | None:
+    lost = unlabelled_components(request.graph, request.labels)
+    return None if lost is None else ~lost
+
+
+def _of_dynamics(name: str, found: Dynamics, steps: int, first: Answer) -> Answer:
+    end = "settled" if found.settled else "stopped"
+    text = f"{name}: {end} after {found.rounds} rounds of {steps} steps, from {first.description}"
+    return Answer(found.value, first.steps + found.rounds * steps, text, prior_done=True)
+
+
+@final
+@dataclass(frozen=True, eq=False)
 class NearestLabel(AbstractMethod):
     """The label of the nearest labelled node: by features where the graph has them, otherwise along its edges.
 
@@ -432,7 +580,13 @@ class NearestLabel(AbstractMethod):
 METHODS: dict[str, type[AbstractMethod]] = {
     "laplace": LaplaceLearning,
     "soft": SoftLearning,
+    "plaplace": PLaplaceLearning,
     "poisson": PoissonLearning,
+    "poisson-mbo": PoissonMBO,
+    "volume-mbo": VolumeMBO,
+    "wnll": WNLL,
+    "poisson-reweighted": PoissonReweighted,
+    "properly-weighted": ProperlyWeighted,
     "nearest": NearestLabel,
 }
 

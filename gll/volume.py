@@ -3,11 +3,11 @@
 Given scores s (n, C) and shares q, find shifts b (C,) such that the share of nodes with argmax_c s_c + b_c = c is q_c.
 This is the dual of an assignment problem, with b as the (negative) prices of the classes:
 
-    minimise  F(b) = Σ_i max_c (s_ic + b_c) - n <q, b>,            convex, with slope  (counts - n q).
+    minimise  F(b) = (1/n) Σ_i max_c (s_ic + b_c) - <q, b>,          convex, with slope  (shares - q).
 
-F is piecewise linear, so it is smoothed first: max becomes T · logsumexp(·/T), whose minimum is found by the fixed point
-b ← b + T (log q - log mean softmax((s + b)/T)), Sinkhorn's iteration, while T falls. What rounding of shares to whole
-nodes leaves is settled class by class, exactly, with an order statistic. Everything is deterministic and ends.
+F is piecewise linear, so it is smoothed first: max becomes T · logsumexp(· / T), which Newton's method minimises in a few
+steps, there being only C unknowns, for a falling sequence of temperatures T. The few nodes that are then still in the
+wrong class are settled class by class with an order statistic. Everything is deterministic, and ends.
 """
 
 from __future__ import annotations
@@ -23,21 +23,14 @@ def log_shifts(probability: Float[Tensor, "n c"], share: Float[Tensor, " c"]) ->
 
 
 def shifts(
-    score: Float[Tensor, "n c"],
-    share: Float[Tensor, " c"],
-    *,
-    start: Float[Tensor, " c"] | None = None,
-    cooling: int = 12,
-    rounds: int = 12,
+    score: Float[Tensor, "n c"], share: Float[Tensor, " c"], *, start: Float[Tensor, " c"] | None = None
 ) -> Float[Tensor, " c"]:
-    """Shifts b (C,), of mean zero, such that the shares of argmax(score + b) are as near to `share` as we can make them.
+    """Shifts b (C,), of mean zero, that bring the shares of argmax(score + b) as near to `share` as we can.
 
     Args:
         score: (n, C) finite, or -inf where a class is impossible.
-        share: (C,) the wanted shares, ≥ 0, summing to one.
+        share: (C,) the wanted shares, ≥ 0, summing to one. A class of share zero wins only where no other is possible.
         start: where to start, from a similar problem.
-        cooling: temperatures, each half of the one before, from the spread of the scores down.
-        rounds: steps of the fixed point at each temperature.
 
     Differentiable in: nothing.
 
@@ -45,33 +38,31 @@ def shifts(
     >>> (score + shifts(score, torch.tensor([0.5, 0.5]))).argmax(1).tolist()
     [0, 0, 1, 1]
     """
-    s, q = score.detach().double(), share.double()
+    s, q = score.detach().double(), share.detach().double()
     n, classes = s.shape
-    if n == 0 or classes == 1:
+    wanted = torch.nonzero(q > 0).squeeze(1)
+    if n == 0 or len(wanted) == 0:
         return q.new_zeros(classes)
-    finite = torch.where(torch.isfinite(s), s, torch.nan)
-    middle = torch.nan_to_num(finite.nanmean(1, keepdim=True))
-    s = s - middle  # a common shift of a row changes nothing, and differences are what is compared
-    wanted = q > 0
-    top = s.masked_fill(~wanted, -torch.inf).topk(min(2, classes), dim=1).values
-    gap = (top[:, 0] - top[:, -1]).nan_to_num(0, posinf=0)
-    b = q.new_zeros(classes) if start is None else start.double().clone()
-    b = torch.where(wanted, b, -torch.inf)
-    part = s[:: max(1, n // SAMPLE)]
-    part = part[(torch.isfinite(part) & wanted).any(1)]
-    temperature = float(gap[gap > 0].quantile(0.9)) if bool((gap > 0).any()) and n <= 2**24 else float(gap.max())
-    for _ in range(cooling if temperature > 0 and len(part) and int(wanted.sum()) > 1 else 0):
-        for _ in range(rounds):
-            mean = torch.softmax((part + b) / temperature, 1).mean(0)
-            step = temperature * (q.log() - mean.clamp(min=1e-12).log())
-            b = torch.where(wanted, b + step, -torch.inf)
-        temperature /= 2
-    b = torch.where(wanted, b, -torch.inf)
-    b = _settle(s, _whole(q, n), b)
-    return _centred(b, s)
+    b = q.new_zeros(classes) if start is None else start.detach().double()
+    # Rows without a choice among the wanted classes have their class whatever the shifts: the others make up for them.
+    some = s[:, wanted]
+    choice = torch.isfinite(some).sum(1) > 1
+    fixed = torch.bincount(s[~choice].argmax(1), minlength=classes)[wanted]
+    target = (_whole(q[wanted], n) - fixed).clamp(min=0)
+    free = some[choice]
+    target = _whole(target.double() / max(int(target.sum()), 1), len(free))
+    found = b[wanted]
+    if len(wanted) > 1 and len(free):
+        found = _smoothed(free[:: max(1, len(free) // SAMPLE)], target.double() / len(free), found)
+        found = _settle(free, target, found)
+    values = s[torch.isfinite(s)]
+    below = found.min() - 2 * (values.max() - values.min()) - 1 if len(values) else found.min()
+    b = below.expand(classes).index_copy(0, wanted, found)
+    return b - b.mean()
 
 
 SAMPLE = 20_000  # rows that the smoothed problem looks at; the last corrections look at all
+TEMPERATURES, NEWTON_STEPS = 16, 8
 
 
 def _whole(share: Tensor, n: int) -> Tensor:
@@ -82,6 +73,38 @@ def _whole(share: Tensor, n: int) -> Tensor:
     order = torch.argsort(count - exact, stable=True)
     count[order[:missing]] += 1
     return count.long()
+
+
+def _smoothed(s: Tensor, q: Tensor, b: Tensor) -> Tensor:
+    """The minimum of the smoothed F at falling temperatures, by Newton's method with a line search."""
+    top = s.topk(2, dim=1).values
+    temperature = float((top[:, 0] - top[:, 1]).mean())
+    if not 0 < temperature < float("inf"):
+        return b
+    wide = torch.where(q > 0, q, 0.5 / len(s)) / torch.where(q > 0, q, 0.5 / len(s)).sum()  # no shift at infinity
+
+    def energy(b: Tensor, t: float) -> float:
+        return float(t * torch.logsumexp((s + b) / t, 1).mean() - wide @ b)
+
+    for _ in range(TEMPERATURES):
+        value = energy(b, temperature)
+        for _ in range(NEWTON_STEPS):
+            p = torch.softmax((s + b) / temperature, 1)
+            slope = p.mean(0) - wide
+            if float(slope.abs().sum()) * len(s) < 0.5:
+                break
+            # The curvature is that of a graph Laplacian of the classes; constants, its kernel, are given weight one.
+            curvature = (torch.diag(p.mean(0)) - p.T @ p / len(s)) / temperature
+            ridge = 1e-6 * curvature.diagonal().max().clamp(min=1e-300)
+            step = torch.linalg.solve(curvature + ridge * torch.eye(len(b), dtype=b.dtype, device=b.device), -slope)
+            step = step * min(1.0, 20 * temperature / max(float(step.abs().max()), 1e-300))
+            length, gain = 1.0, float(slope @ step)
+            while energy(b + length * step, temperature) > value + 0.1 * length * gain and length > 1e-3:
+                length /= 2
+            b = b + length * step
+            value = energy(b, temperature)
+        temperature /= 2
+    return b
 
 
 def _settle(s: Tensor, target: Tensor, b: Tensor) -> Tensor:
@@ -109,14 +132,3 @@ def _settle(s: Tensor, target: Tensor, b: Tensor) -> Tensor:
         b = b.clone()
         b[c] = middle
     return best
-
-
-def _centred(b: Tensor, s: Tensor) -> Tensor:
-    """Finite shifts of mean zero: a class that is not wanted goes below all that any score could make up for."""
-    finite = torch.isfinite(b)
-    if not bool(finite.any()):
-        return torch.zeros_like(b)
-    values = s[torch.isfinite(s)]
-    spread = float(values.max() - values.min()) if len(values) else 0.0
-    b = torch.where(finite, b, b[finite].min() - 2 * spread - 1)
-    return b - b.mean()

@@ -1,0 +1,115 @@
+"""Threshold dynamics: let the classes diffuse for a while, give every node to its largest class, repeat.
+
+The scheme of Merriman, Bence and Osher, on a graph (Merkurjev, Kostić, Bertozzi 2013): a short heat flow that starts at
+the one-hot vectors of a partition blurs its boundaries, and rounding back to one-hot vectors moves them so that they get
+shorter. Labels act inside the flow, as sources or by pulling. Class shares act in the rounding, as shifts of the values
+(`volume.py`), which is the auction of Jacobs, Merkurjev and Esedoḡlu (2018) in its dual form.
+
+Rounding has no useful derivative, so this is for inference only: no gradient passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gll.graph import Graph
+from gll.labels import Labels
+from gll.volume import shifts
+
+
+@dataclass(frozen=True, eq=False)
+class Dynamics:
+    """How threshold dynamics ended.
+
+    Args:
+        value: (n, C) the values after the last flow, with the shifts that give classes their shares; argmax is the
+            partition.
+        rounds: flows that were run.
+        settled: the partition no longer changes; otherwise the rounds were used up.
+    """
+
+    value: Tensor
+    rounds: int
+    settled: bool
+
+
+def threshold_dynamics(
+    flow: Callable[[Tensor], Tensor], start: Tensor, share: Tensor | None, known: Tensor | None, rounds: int
+) -> Dynamics:
+    """Flow and rounding in turns, from the partition argmax(start) on.
+
+    Args:
+        flow: from one-hot values (n, C) to values after a short time.
+        start: (n, C) scores whose argmax, with the wanted shares, is the first partition.
+        share: (C,) wanted shares of the classes, or None.
+        known: (n,) the nodes that count for the shares, or None for all.
+        rounds: at most this many flows.
+    """
+    classes = start.shape[1]
+
+    def shifted(u: Tensor, b: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        if share is None:
+            return u, None
+        b = shifts(u if known is None else u[known], share, start=b).to(u.dtype)
+        return u + b, b
+
+    value, b = shifted(start, None)
+    partition, done, settled = value.argmax(1), 0, False
+    b = None  # the first scores are on another scale than the flow's values
+    for done in range(1, rounds + 1):
+        value, b = shifted(flow(torch.nn.functional.one_hot(partition, classes).to(start.dtype)), b)
+        moved = value.argmax(1)
+        settled = torch.equal(moved, partition)
+        if settled:
+            break
+        partition = moved
+    return Dynamics(value, done, settled)
+
+
+def source_flow(graph: Graph, source: Tensor, steps: int, strength: float) -> Callable[[Tensor], Tensor]:
+    """Heat with sources, u' = -Δu + μ f, in `steps` explicit steps of length 1 / (largest degree).
+
+    μ is `strength` times the mean degree, so that nothing changes when all weights are multiplied by a constant.
+    """
+    degree = graph.degree.detach()
+    largest = float(degree.max()) if degree.numel() else 0.0
+    dt = 1 / largest if largest > 0 else 0.0
+    matrix = graph.topology.matrix(dt * graph.weight.detach())
+    keep = (1 - dt * degree)[:, None]
+    gain = (dt * strength * degree.mean() * source).to(degree.dtype)
+
+    def flow(u: Tensor) -> Tensor:
+        for _ in range(steps):
+            u = torch.addcmul(matrix @ u + gain, keep, u)
+        return u
+
+    return flow
+
+
+def fidelity_flow(
+    graph: Graph, labels: Labels, weight: Tensor | None, steps: int, strength: float
+) -> Callable[[Tensor], Tensor]:
+    """Random-walk heat, u' = -D^-1 Δu, in `steps` steps of length ½, with labelled nodes pulled to their labels.
+
+    A pull of `strength` μ takes a labelled node to (u + μ w g) / (1 + μ w) after each step, w its weight.
+    """
+    degree = graph.degree.detach()
+    # Square roots keep the matrix symmetric: D^-1 W = D^-1/2 (D^-1/2 W D^-1/2) D^1/2.
+    root = torch.where(degree > 0, degree, 1).sqrt()[:, None]
+    t = graph.topology
+    matrix = t.matrix(graph.weight.detach() / (root[t.i, 0] * root[t.j, 0]))
+    alone = (degree <= 0)[:, None]
+    index, value = labels.index.long(), labels.value.detach()
+    pull = strength * (value.new_ones(len(index)) if weight is None else weight)[:, None]
+
+    def flow(u: Tensor) -> Tensor:
+        for _ in range(steps):
+            u = torch.where(alone, u, (u + matrix @ (root * u) / root) / 2)
+            u[index] = (u[index] + pull * value) / (1 + pull)
+        return u
+
+    return flow
