@@ -1,9 +1,9 @@
 """Threshold dynamics: let the classes diffuse for a while, give every node to its largest class, repeat.
 
 The scheme of Merriman, Bence and Osher, on a graph (Merkurjev, Kostić, Bertozzi 2013): a short heat flow that starts at
-the one-hot vectors of a partition blurs its boundaries, and rounding back to one-hot vectors moves them so that they get
-shorter. Labels act inside the flow, as sources or by pulling. Class shares act in the rounding, as shifts of the values
-(`volume.py`), which is the auction of Jacobs, Merkurjev and Esedoḡlu (2018) in its dual form.
+the one-hot vectors of a partition blurs its boundaries, and rounding back to one-hot vectors moves them, so that they
+get shorter. Labels act inside the flow, as sources or by pulling. Class shares act in the rounding, as shifts of the
+values (`volume.py`), which is the auction of Jacobs, Merkurjev and Esedoḡlu (2018) in its dual form.
 
 Rounding has no useful derivative, so this is for inference only: no gradient passes.
 """
@@ -60,12 +60,11 @@ def threshold_dynamics(
     value, b = shifted(start, None)
     partition, done, settled = value.argmax(1), 0, False
     b = None  # the first scores are on another scale than the flow's values
-    for done in range(1, rounds + 1):
+    while not settled and done < rounds:
+        done += 1
         value, b = shifted(flow(torch.nn.functional.one_hot(partition, classes).to(start.dtype)), b)
         moved = value.argmax(1)
         settled = torch.equal(moved, partition)
-        if settled:
-            break
         partition = moved
     return Dynamics(value, done, settled)
 

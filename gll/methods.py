@@ -19,6 +19,7 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
@@ -37,6 +38,7 @@ from gll.nearest import label_shares
 from gll.neighbors import AbstractNeighborSearch, Exact
 from gll.nonlinear import PLaplace
 from gll.solution import RESULT, Solution, SolveError
+from gll.solvers.auto import Auto
 from gll.solvers.base import AbstractLinearSolver
 from gll.solvers.newton import Newton
 from gll.unreached import Unreached, UnreachedWarning
@@ -184,7 +186,7 @@ class AbstractMethod(ABC):
             graph: the graph.
             labels: at least one; rows of values that are ≥ 0 and sum to one (one-hot, or soft labels).
             label_weight: (m,) how much each labelled node counts, ≥ 0; 0 is no label at all. In `soft` it multiplies λ,
-                in the Poisson and MBO methods the source. Elsewhere a label holds for certain, and only 0 has a meaning.
+                in the Poisson and MBO methods the source. Elsewhere labels are certain, and only 0 has a meaning.
             class_prior: (C,) wanted share of each class among the predictions, ≥ 0, summing to one.
             initial: (n, C) the scores of an earlier call, as a warm start: it saves time and changes nothing else.
             unreached: what nodes get that no label reaches: "uniform", "nearest" or "raise", as in `gll.solve`.
@@ -373,12 +375,59 @@ class PoissonLearning(AbstractMethod):
     uses_label_weight: ClassVar[bool] = True
 
     def find(self, request: Request) -> Answer:
+        return on_resolved_edges(request, self._find)
+
+    def _find(self, request: Request, solver: Solver | None) -> Answer:
+        request = dataclasses.replace(request, solver=solver)
         solution = request.solve(Poisson(source=poisson_source(request)))
         score = solution.value
         scale = winning_scale(score.detach())
         return Answer(
             only_present(score, request, scale), solution.steps, f"Poisson: {solution.method}", solution, scale
         )
+
+
+def on_resolved_edges(request: Request, run: Callable[[Request, Solver | None], Answer]) -> Answer:
+    """Run a method that solves a Poisson equation, with the solver and on the edges for which it can be solved.
+
+    What flows through an edge decides both sides of it, so clusters that hang together by less than float64 resolves
+    make the equation ill-conditioned. To this precision they are not connected: their edges are cut, and the clusters
+    become components with sources of their own.
+    """
+    graph, failure = request.graph, SolveError(RESULT.ILL_CONDITIONED)
+    tries: list[tuple[float, Solver | None]] = [(0.0, request.solver), (1e-13, request.solver), (1e-9, request.solver)]
+    if request.solver is None and graph.weight.device.type == "cpu":
+        # Auto factorises singular systems of up to 6,000 nodes, whose error it can then estimate best. Conjugate
+        # gradients are thirty times faster at that size; where their answer is not good enough, they say so.
+        tries.insert(0, (0.0, Auto(dense_rescue=Auto().dense_cpu)))
+    degree = graph.degree.detach()
+    for cut, solver in tries:
+        weight = graph.weight
+        if cut > 0:
+            t = graph.topology
+            thin = weight.detach() < cut * torch.minimum(degree[t.i], degree[t.j])
+            if not bool((thin & (weight.detach() > 0)).any()):
+                continue
+            weight = torch.where(thin, 0, weight)
+        trimmed = graph if cut == 0 else graph.with_weight(weight)
+        try:
+            answer = run(dataclasses.replace(request, graph=trimmed), solver)
+        except SolveError as error:
+            if error.result not in (RESULT.MAX_STEPS, RESULT.ILL_CONDITIONED, RESULT.BREAKDOWN):
+                raise
+            failure = error
+            continue
+        if cut == 0:
+            return answer
+        lost = unlabelled_components(trimmed, request.labels)
+        if lost is not None and request.policy is Unreached.RAISE:
+            raise failure
+        if lost is not None:
+            answer = dataclasses.replace(answer, lost=lost if answer.lost is None else lost | answer.lost)
+        return dataclasses.replace(
+            answer, description=f"{answer.description}; edges below {cut:g} of both ends' degrees cut"
+        )
+    raise failure
 
 
 def poisson_source(request: Request) -> Tensor:
@@ -459,7 +508,10 @@ class PoissonReweighted(AbstractMethod):
     floor: float = 1e-5
 
     def find(self, request: Request) -> Answer:
-        graph = reweight.poisson(request.graph, request.labels, floor=self.floor)
+        return on_resolved_edges(request, self._find)
+
+    def _find(self, request: Request, solver: Solver | None) -> Answer:
+        graph = reweight.poisson(request.graph, request.labels, floor=self.floor, solver=solver)
         return _of_solution("Poisson reweighted Laplace", request.solve(Laplace(), graph, request.labels))
 
 
@@ -512,7 +564,7 @@ class PoissonMBO(AbstractMethod):
         with torch.no_grad():
             first = PoissonLearning().find(dataclasses.replace(request, initial=None))
             flow = source_flow(request.graph, poisson_source(request), self.steps, self.mu)
-            found = threshold_dynamics(flow, first.score, request.prior, _known(request), self.rounds)
+            found = threshold_dynamics(flow, first.score, request.prior, _known(request, first), self.rounds)
         return _of_dynamics("Poisson MBO", found, self.steps, first)
 
 
@@ -542,19 +594,20 @@ class VolumeMBO(AbstractMethod):
             weight = value.new_ones(len(value)) if request.weight is None else request.weight.double()
             share = (weight @ value) / weight.sum() if request.prior is None else request.prior
             flow = fidelity_flow(request.graph, request.labels, request.weight, self.steps, self.mu)
-            found = threshold_dynamics(flow, first.score, share, _known(request), self.rounds)
+            found = threshold_dynamics(flow, first.score, share, _known(request, first), self.rounds)
         return _of_dynamics("volume MBO", found, self.steps, first)
 
 
-def _known(request: Request) -> Tensor | None:
-    lost = unlabelled_components(request.graph, request.labels)
+def _known(request: Request, first: Answer) -> Tensor | None:
+    """(n,) the nodes that a label reaches; None for all."""
+    lost = unlabelled_components(request.graph, request.labels) if first.lost is None else first.lost
     return None if lost is None else ~lost
 
 
 def _of_dynamics(name: str, found: Dynamics, steps: int, first: Answer) -> Answer:
     end = "settled" if found.settled else "stopped"
     text = f"{name}: {end} after {found.rounds} rounds of {steps} steps, from {first.description}"
-    return Answer(found.value, first.steps + found.rounds * steps, text, prior_done=True)
+    return Answer(found.value, first.steps + found.rounds * steps, text, prior_done=True, lost=first.lost)
 
 
 @final

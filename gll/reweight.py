@@ -16,6 +16,8 @@ from gll.implicit import solve
 from gll.labels import Labels
 from gll.neighbors import Exact
 from gll.operators import component_mean
+from gll.solvers.base import AbstractLinearSolver
+from gll.solvers.newton import Newton
 
 
 def wnll(graph: Graph, labels: Labels) -> Graph:
@@ -32,19 +34,22 @@ def wnll(graph: Graph, labels: Labels) -> Graph:
     return _mean_weighted(graph, gamma)
 
 
-def poisson(graph: Graph, labels: Labels, *, floor: float = 1e-5) -> Graph:
+def poisson(
+    graph: Graph, labels: Labels, *, floor: float = 1e-5, solver: AbstractLinearSolver | Newton | None = None
+) -> Graph:
     """Poisson reweighting (Miller, Calder 2023): w_ij γ_i γ_j, where Δγ = Σ_labelled δ - (their mean), shifted above 0.
 
     Args:
         graph, labels: the graph, and which nodes are labelled; the label values are not used.
         floor: the smallest γ, as a fraction of the largest. Components are treated one by one.
+        solver: of the Poisson equation, as in `gll.solve`.
 
     Differentiable in: `graph.weight`.
     """
     marks = torch.zeros_like(graph.weight.detach()[:1]).repeat(graph.num_nodes)[:, None]
     marks[labels.index.long()] = 1
     source = marks - component_mean(marks, graph.components)
-    gamma = solve(Poisson(source=source), graph).value[:, 0]
+    gamma = solve(Poisson(source=source), graph, solver=solver).value[:, 0]
     zero = torch.zeros_like(gamma)
     least = zero.scatter_reduce(0, graph.components, gamma, "amin", include_self=False)[graph.components]
     gamma = gamma - least

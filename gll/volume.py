@@ -5,9 +5,9 @@ This is the dual of an assignment problem, with b as the (negative) prices of th
 
     minimise  F(b) = (1/n) Σ_i max_c (s_ic + b_c) - <q, b>,          convex, with slope  (shares - q).
 
-F is piecewise linear, so it is smoothed first: max becomes T · logsumexp(· / T), which Newton's method minimises in a few
-steps, there being only C unknowns, for a falling sequence of temperatures T. The few nodes that are then still in the
-wrong class are settled class by class with an order statistic. Everything is deterministic, and ends.
+F is piecewise linear, so it is smoothed first: max becomes T · logsumexp(· / T), which Newton's method minimises in a
+few steps, there being only C unknowns, for a falling sequence of temperatures T. The few nodes that are then still in
+the wrong class are settled class by class with an order statistic. Everything is deterministic, and ends.
 """
 
 from __future__ import annotations
