@@ -1,0 +1,642 @@
+"""GraphLearningClassifier: features and a few labels in, a class for every point out, with scikit-learn's interface.
+
+`fit` builds a k-nearest-neighbour graph of all points, labelled or not, and a method (`methods.py`) spreads the labels
+over it. New points are joined to the graph without solving again (`extend.py`). The graph is kept: `update_labels`
+solves again on it, from where the last solve ended.
+
+A node of the graph is a *distinct* row of X. Copies of a row are one node that counts for as many, so that more copies
+than neighbours do not cut themselves off, and `sample_weight=2` is the same as giving a row twice. A row of weight zero
+takes no part, and is answered as a new point is.
+
+Nothing is stored on the classifier before everything is computed: a fit that fails or is interrupted leaves it as it
+was.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from numbers import Integral
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+import sklearn
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, check_random_state
+from torch import Tensor
+
+from gll.calibration import fit_temperature, hold_out, tempered
+from gll.distinct import distinct_rows, distinct_sparse_rows
+from gll.features import Metric
+from gll.graph import Graph
+from gll.labels import Labels
+from gll.methods import AbstractMethod, Propagation, method_from_name
+from gll.neighbors import AbstractNeighborSearch, Exact
+from gll.points import AbstractPoints, DensePoints, KnownSimilarities, Recorded, SparsePoints, check_similarities
+from gll.sparse import canonical
+from gll.targets import Targets
+from gll.unreached import Unreached, UnreachedWarning
+
+PRECOMPUTED = "precomputed"
+DENSE_BYTES = 2**30  # sparse features are made dense up to this size
+FOLDS = 5  # of the labels, for the temperature
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """All that a fit has found; the attributes of the classifier are read off it.
+
+    Args:
+        method: what spread the labels.
+        points: the training points, to which new ones are joined.
+        graph: the graph, one node per distinct row.
+        targets: the labels of the rows.
+        weight: (n,) of the rows.
+        node: (n,) node of every row, -1 for rows of weight zero.
+        row: (nodes,) first row of every node.
+        outside: neighbours and shares of the rows of weight zero, as new points.
+        propagation: what the method found.
+        temperature: of the probabilities.
+    """
+
+    method: AbstractMethod
+    points: AbstractPoints
+    graph: Graph
+    targets: Targets
+    weight: NDArray[np.float64]
+    node: NDArray[np.int64]
+    row: NDArray[np.int64]
+    outside: tuple[Tensor, Tensor] | None
+    propagation: Propagation
+    temperature: float
+
+    def labels(self) -> tuple[Labels, Tensor | None]:
+        """Labels of the nodes, the mean over their copies; and how much each counts, None for alike."""
+        return node_labels(self.targets, self.weight, self.node, self.graph)
+
+    def at(self, index: Tensor, share: Tensor) -> Tensor:
+        """(m, C) probabilities of points with these neighbours."""
+        found, rows = [], max(1, 2**24 // (index.shape[1] * self.propagation.score.shape[1]))
+        for i, s in zip(index.split(rows), share.split(rows), strict=True):
+            p = self.method.extend(self.propagation, i, s)
+            # A point that coincides with a node, or only sees one, is that node to the last bit.
+            alone = s[:, :1] == 1
+            p = torch.where(alone, self.propagation.probability[i[:, 0]], p)
+            # A point without any neighbour is undecided.
+            none = s.sum(1, keepdim=True) == 0
+            found.append(torch.where(none, 1 / p.shape[1], p))
+        return tempered(torch.cat(found), self.temperature) if found else self.propagation.probability[:0]
+
+    def of_rows(self) -> Tensor:
+        """(n, C) probabilities of the training rows."""
+        node = torch.from_numpy(self.node).to(self.graph.weight.device)
+        p = tempered(self.propagation.probability, self.temperature)[node.clamp(min=0)]
+        if self.outside is not None:
+            p[node < 0] = self.at(*self.outside)
+        return p
+
+
+def node_labels(
+    targets: Targets, weight: NDArray[np.float64], node: NDArray[np.int64], graph: Graph
+) -> tuple[Labels, Tensor | None]:
+    """See `Fitted.labels`."""
+    at, w = node[targets.row], weight[targets.row]
+    index, place = np.unique(at, return_inverse=True)
+    mass = np.bincount(place, w)
+    value = np.zeros((len(index), targets.value.shape[1]))
+    np.add.at(value, place, w[:, None] * targets.value)
+    device, dtype = graph.weight.device, graph.weight.dtype
+    labels = Labels(torch.from_numpy(index).to(device), torch.from_numpy(value / mass[:, None]).to(device, dtype))
+    alike = bool((mass == 1).all())
+    return labels, None if alike else torch.from_numpy(mass).to(device, dtype)
+
+
+class Stages:
+    """Seconds of every stage; told as they pass where `verbose`."""
+
+    def __init__(self, verbose: int) -> None:
+        self.verbose, self.seconds = verbose, {}  # type: int, dict[str, float]
+
+    @contextmanager
+    def __call__(self, name: str) -> Iterator[None]:
+        if self.verbose:
+            sys.stderr.write(f"[gll] {name} ...\n")
+            sys.stderr.flush()
+        start = time.perf_counter()
+        yield
+        self.add(name, time.perf_counter() - start)
+        if self.verbose:
+            sys.stderr.write(f"[gll] {name}: {self.seconds[name]:.2f} s\n")
+
+    def add(self, name: str, seconds: float) -> None:
+        self.seconds[name] = self.seconds.get(name, 0.0) + seconds
+
+
+class GraphLearningClassifier(ClassifierMixin, BaseEstimator):
+    """Classifies points by spreading a few labels over a graph of all points.
+
+    Args:
+        method: how labels are spread: "auto", "laplace", "soft", "plaplace", "poisson", "poisson-mbo", "volume-mbo",
+            "wnll", "poisson-reweighted", "properly-weighted", "nearest", or a method object of `gll.methods`.
+        n_neighbors: neighbours of every point; reduced, with a warning, where there are not as many other points.
+        metric: "euclidean", "cosine", or "precomputed": X is then a matrix of similarities, best a sparse one.
+        method_options: options of the method, such as `{"tau": 0.01}`.
+        class_prior: wanted shares of the classes among the predictions: one number per class in the order of
+            `classes_`, or a dictionary; None for no correction.
+        unreached: what points get that no label reaches: "uniform", "nearest" or "raise".
+        calibrate: fit a temperature on held-out labels, so that probabilities mean what they say.
+        search: how neighbours are found: "auto", "exact", or an object such as `gll.Faiss()`.
+        solver: how equations are solved, such as `gll.solvers.ConjugateGradient(rtol=1e-4)`; None to choose.
+        device: "cpu", "cuda", ...; None for the CPU, or where a tensor X already is.
+        random_state: seed of what is drawn: the folds of the calibration, and the sample that recall is measured on.
+        verbose: 1 tells the stages of a fit as they pass, on standard error.
+
+    Attributes:
+        classes_: (C,) the classes, sorted.
+        transduction_: (n,) class of every row of X.
+        label_distributions_: (n, C) probabilities of every row of X.
+        entropy_, margin_: (n,) uncertainty of every row: entropy in nats, and the lead of the best class over the next.
+        n_iter_: iterations of the solver.
+        n_unreached_: number of rows that no label reaches.
+        recall_: share of true neighbours that the search found, on a sample; 1.0 for an exact search.
+        temperature_: of the probabilities; 1.0 unless `calibrate`.
+        description_: what ran, and why.
+        timings_: seconds of the stages.
+        graph_, labels_: the graph and the labels on it, as `gll` objects. A node is a distinct row of X.
+        node_, row_: node of every row (-1 for a row of weight zero), and first row of every node.
+        n_features_in_, feature_names_in_: as in scikit-learn.
+
+    y marks unlabelled rows by -1, NaN or None (see `gll.targets`); a matrix y holds shares of the classes, one column
+    per class.
+
+    >>> X = [[0.0], [0.1], [0.2], [5.0], [5.1], [5.2]]
+    >>> model = GraphLearningClassifier("laplace", n_neighbors=2).fit(X, ["a", None, None, "b", None, None])
+    >>> model.transduction_.tolist(), model.predict([[0.3], [4.0]]).tolist()
+    (['a', 'a', 'a', 'b', 'b', 'b'], ['a', 'b'])
+    """
+
+    def __init__(
+        self,
+        method: Any = "auto",
+        *,
+        n_neighbors: Any = 10,
+        metric: Any = "euclidean",
+        method_options: Any = None,
+        class_prior: Any = None,
+        unreached: Any = "uniform",
+        calibrate: Any = False,
+        search: Any = "auto",
+        solver: Any = None,
+        device: Any = None,
+        random_state: Any = None,
+        verbose: Any = 0,
+    ) -> None:
+        self.method = method
+        self.n_neighbors = n_neighbors
+        self.metric = metric
+        self.method_options = method_options
+        self.class_prior = class_prior
+        self.unreached = unreached
+        self.calibrate = calibrate
+        self.search = search
+        self.solver = solver
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> GraphLearningClassifier:
+        """Build the graph of X and spread the labels of y over it.
+
+        Args:
+            X: (n, d) features: NumPy, pandas, SciPy sparse or torch; or (n, n) similarities for a precomputed metric.
+            y: (n,) labels, -1, NaN or None for unlabelled; or (n, C) soft labels.
+            sample_weight: (n,) how much every row counts: 2 is the row given twice, 0 is the row left out.
+        """
+        stages = Stages(self.verbose)
+        method, search = self._method(), self._search()
+        metric = None if self.metric == PRECOMPUTED else Metric(self.metric)
+        with stages("checks"):
+            known, x = self._read(X, None)
+            weight = self._weights(sample_weight, x)
+            targets = Targets.read(y, x.shape[0], weight > 0)
+            node, row, mass = self._nodes(x, weight, metric)
+        points, graph, recall = self._graph(x, row, mass, metric, search, stages)
+        outside = points.join(x[np.flatnonzero(node < 0)]) if (node < 0).any() else None
+        labels, strength = node_labels(targets, weight, node, graph)
+        with stages("solve"):
+            found = self._propagate(method, graph, labels, strength, targets.classes, None)
+        with stages("calibrate"):
+            temperature = self._temperature(method, points, graph, labels, strength, targets.classes, found)
+        fitted = Fitted(method, points, graph, targets, weight, node, row, outside, found, temperature)
+        self._publish(fitted, recall, stages, known)
+        return self
+
+    def update_labels(self, index: Any, labels: Any) -> GraphLearningClassifier:
+        """Change the labels of some training rows and solve again on the stored graph, starting from the last solution.
+
+        Args:
+            index: rows of X, or a mask.
+            labels: their labels, as in y: -1, NaN or None takes a label away; a class not seen before is added.
+        """
+        check_is_fitted(self)
+        old: Fitted = self._fitted
+        stages = Stages(self.verbose)
+        targets = old.targets.update(index, labels)
+        left = targets.row[old.node[targets.row] < 0]
+        if len(left):
+            raise ValueError(
+                f"row {left[0]} was fitted with weight zero: it is not in the graph, so it can have no label"
+            )
+        initial: Tensor | None = None
+        if len(targets.classes) == len(old.targets.classes):
+            initial = old.propagation.score
+        given, strength = node_labels(targets, old.weight, old.node, old.graph)
+        with stages("solve"):
+            found = self._propagate(old.method, old.graph, given, strength, targets.classes, initial)
+        with stages("calibrate"):
+            temperature = self._temperature(old.method, old.points, old.graph, given, strength, targets.classes, found)
+        fitted = replace(old, targets=targets, propagation=found, temperature=temperature)
+        self._publish(fitted, self.recall_, stages, columns_of(self))
+        return self
+
+    def predict_proba(self, X: Any) -> NDArray[np.floating]:
+        """(m, C) probabilities of the classes; each new point is joined to its nearest training points.
+
+        A row that equals a training row gets that row's answer. The answer does not depend on the other rows.
+
+        Args:
+            X: (m, d) features, or (m, n) similarities to the training rows for a precomputed metric.
+        """
+        check_is_fitted(self)
+        fitted: Fitted = self._fitted
+        _, x = self._read(X, self)
+        index, share = fitted.points.join(x)
+        if Unreached(self.unreached) is Unreached.RAISE and bool((share.sum(1) == 0).any()):
+            none = torch.nonzero(share.sum(1) == 0).flatten()
+            raise ValueError(f"{len(none)} rows have no positive similarity, the first being row {int(none[0])}")
+        return fitted.at(index, share).cpu().numpy()
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """(m,) the most probable class of every row; see `predict_proba`."""
+        probability = self.predict_proba(X)
+        return self.classes_[probability.argmax(1)]
+
+    def save(self, path: Any) -> None:
+        """Write the fitted classifier to one file: tensors and JSON, no code. See `gll.store`."""
+        from gll.store import save_classifier
+
+        check_is_fitted(self)
+        save_classifier(self, Path(path))
+
+    @classmethod
+    def load(cls, path: Any, device: Any = None) -> GraphLearningClassifier:
+        """Read a classifier that `save` has written; nothing in the file is executed.
+
+        Args:
+            path: the file.
+            device: where to put it; by default where it was, or the CPU where that device is missing.
+        """
+        from gll.store import load_classifier
+
+        return load_classifier(cls, Path(path), device)
+
+    def _publish(self, fitted: Fitted, recall: float, stages: Stages, known: dict[str, Any]) -> None:
+        """Set all attributes at once, the very last step."""
+        probability = fitted.of_rows().cpu().numpy()
+        classes = fitted.targets.classes
+        top = np.sort(probability, axis=1)[:, -2:]
+        lost = fitted.propagation.unreached
+        unreached = np.zeros(len(fitted.row), np.bool_) if lost is None else lost.cpu().numpy()
+        with np.errstate(divide="ignore", invalid="ignore"):
+            entropy = -np.where(probability > 0, probability * np.log(probability), 0).sum(1)
+        results = {
+            **known,
+            "_fitted": fitted,
+            "classes_": classes,
+            "transduction_": classes[probability.argmax(1)],
+            "label_distributions_": probability,
+            "entropy_": entropy,
+            "margin_": top[:, -1] - top[:, 0] if len(classes) > 1 else np.ones(len(probability)),
+            "n_iter_": fitted.propagation.steps,
+            "n_unreached_": int(unreached[fitted.node[fitted.node >= 0]].sum()),
+            "recall_": recall,
+            "temperature_": fitted.temperature,
+            "description_": fitted.propagation.description,
+            "timings_": stages.seconds,
+            "graph_": fitted.graph,
+            "labels_": fitted.labels()[0],
+            "node_": fitted.node,
+            "row_": fitted.row,
+        }
+        # Everything but the last fit's attributes stays: the parameters, and what scikit-learn keeps here.
+        kept = {name: value for name, value in self.__dict__.items() if name != "_fitted" and not name.endswith("_")}
+        self.__dict__ = {**kept, **results}
+
+    def _method(self) -> AbstractMethod:
+        options = self.method_options
+        if options is not None and not isinstance(options, Mapping):
+            raise TypeError(f"method_options must be a dictionary such as {{'tau': 0.01}}, got {options!r}")
+        if isinstance(self.method, AbstractMethod):
+            if options:
+                raise ValueError("method_options go with a method's name; give the object its options itself")
+            return self.method
+        return method_from_name(self.method, **(options or {}))
+
+    def _search(self) -> AbstractNeighborSearch:
+        if isinstance(self.search, AbstractNeighborSearch):
+            return self.search
+        if self.search == "exact":
+            return Exact()
+        if self.search == "auto":
+            return automatic_search()
+        raise ValueError(f"search must be 'auto', 'exact', or an object such as gll.Faiss(), got {self.search!r}")
+
+    def _seed(self) -> int:
+        return int(check_random_state(self.random_state).randint(2**31)) if self.random_state is not None else 0
+
+    def _weights(self, sample_weight: Any, x: Any) -> NDArray[np.float64]:
+        n = x.shape[0]
+        if sample_weight is None:
+            return np.ones(n)
+        if isinstance(sample_weight, Tensor):
+            sample_weight = sample_weight.detach().cpu().numpy()
+        weight: NDArray[np.float64] = _check_sample_weight(sample_weight, np.empty((n, 1)), dtype=np.float64)
+        if (weight < 0).any():
+            raise ValueError(f"sample_weight must not be negative, but {int((weight < 0).sum())} entries are")
+        if not weight.any():
+            raise ValueError("sample_weight is zero everywhere: no row counts")
+        return weight
+
+    def _nodes(
+        self, x: Any, weight: NDArray[np.float64], metric: Metric | None
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], Tensor | None]:
+        """Node of every row, first row of every node, and the mass of every node (None where all are one)."""
+        rows = np.flatnonzero(weight > 0)
+        kept = x if len(rows) == len(weight) else x[rows]
+        if metric is None:
+            group, first = np.arange(len(rows)), np.arange(len(rows))
+        else:
+            found = distinct_sparse_rows(kept) if scipy.sparse.issparse(kept) else distinct_rows(kept)
+            group, first = (t.cpu().numpy() for t in found)
+        if len(first) < 2:
+            raise ValueError(
+                f"a graph needs two distinct rows of X, but there is one sample only ({len(weight)} rows, "
+                f"{len(rows)} of them of positive weight)"
+            )
+        node = np.full(len(weight), -1)
+        node[rows] = group
+        mass = np.bincount(group, weight[rows])
+        return node, rows[first], None if (mass == 1).all() else torch.from_numpy(mass)
+
+    def _graph(
+        self,
+        x: Any,
+        row: NDArray[np.int64],
+        mass: Tensor | None,
+        metric: Metric | None,
+        search: AbstractNeighborSearch,
+        stages: Stages,
+    ) -> tuple[AbstractPoints, Graph, float]:
+        if metric is None:
+            with stages("weights"):
+                device = torch.device(self.device or "cpu")
+                mass = None if mass is None else mass.to(device)
+                return *KnownSimilarities.build(x, torch.from_numpy(row), mass, device), 1.0
+        k = self._neighbors(len(row))
+        nodes = x if len(row) == x.shape[0] else x[row]
+        if scipy.sparse.issparse(x):
+            with stages("search and weights"):
+                points, graph, seconds = SparsePoints.build(nodes, k, metric, mass)
+            stages.add("search", seconds)
+            stages.add("weights", stages.seconds.pop("search and weights") - seconds)
+            return points, graph, 1.0
+        recorded = Recorded(search)
+        with stages("search and weights"):
+            mass = None if mass is None else mass.to(x.device, x.dtype)
+            dense, graph = DensePoints.build(nodes, k, metric, mass, recorded)
+        stages.add("search", recorded.seconds)
+        stages.add("weights", stages.seconds.pop("search and weights") - recorded.seconds)
+        with stages("recall"):
+            assert recorded.index is not None
+            recall = measured_recall(search, dense.features, recorded.index, k, self._seed())
+        return dense, graph, recall
+
+    def _neighbors(self, nodes: int) -> int:
+        k = self.n_neighbors
+        if not isinstance(k, Integral) or isinstance(k, bool) or int(k) < 1:
+            raise ValueError(f"n_neighbors must be an integer ≥ 1, got {k!r}")
+        if int(k) >= nodes:
+            warnings.warn(
+                f"n_neighbors = {k}, but there are {nodes} distinct points: every point is joined to all "
+                f"{nodes - 1} others",
+                UserWarning,
+                stacklevel=4,
+            )
+        return min(int(k), nodes - 1)
+
+    def _propagate(
+        self,
+        method: AbstractMethod,
+        graph: Graph,
+        labels: Labels,
+        strength: Tensor | None,
+        classes: NDArray[Any],
+        initial: Tensor | None,
+        unreached: str | None = None,
+    ) -> Propagation:
+        return method.propagate(
+            graph,
+            labels,
+            label_weight=strength,
+            class_prior=self._prior(classes, graph),
+            initial=initial,
+            unreached=unreached or self.unreached,
+            solver=self.solver,
+        )
+
+    def _prior(self, classes: NDArray[Any], graph: Graph) -> Tensor | None:
+        prior = self.class_prior
+        if prior is None:
+            return None
+        if isinstance(prior, Mapping):
+            missing = [c for c in classes.tolist() if c not in prior]
+            strange = [c for c in prior if c not in classes.tolist()]
+            if missing or strange:
+                raise ValueError(
+                    f"class_prior must name every class once: {missing} are missing, {strange} are not classes"
+                )
+            prior = [prior[c] for c in classes.tolist()]
+        value = np.asarray(prior, dtype=np.float64)
+        if value.shape != (len(classes),):
+            raise ValueError(f"class_prior needs one number for each of the {len(classes)} classes, got {value.shape}")
+        return torch.from_numpy(value).to(graph.weight.device)
+
+    def _temperature(
+        self,
+        method: AbstractMethod,
+        points: AbstractPoints,
+        graph: Graph,
+        labels: Labels,
+        strength: Tensor | None,
+        classes: NDArray[Any],
+        found: Propagation,
+    ) -> float:
+        """1, or the temperature under which labels that were hidden are the most likely."""
+        if not self.calibrate:
+            return 1.0
+        target = labels.value.argmax(1)
+        probability, truth = [], []
+        # Folds are drawn from the labels in an order that depends on the points, not on the order of the rows.
+        order = np.argsort(points.keys(labels.index), kind="stable")
+        for fold in hold_out(target.cpu().numpy()[order], FOLDS, self._seed()):
+            hidden = torch.from_numpy(order[fold]).to(target.device)
+            seen = torch.ones_like(target, dtype=torch.bool)
+            seen[hidden] = False
+            part = Labels(labels.index[seen], labels.value[seen])
+            with warnings.catch_warnings():
+                # Hiding labels may cut nodes off. They are left out here, and are no news for the user.
+                warnings.simplefilter("ignore", UnreachedWarning)
+                once = self._propagate(
+                    method, graph, part, None if strength is None else strength[seen], classes, found.score, "uniform"
+                )
+            if once.unreached is not None:
+                hidden = hidden[~once.unreached[labels.index[hidden]]]
+            probability.append(once.probability[labels.index[hidden]])
+            truth.append(target[hidden])
+        if not sum(map(len, truth)):
+            warnings.warn(
+                "calibrate=True needs labels that can be hidden: a class with two labels or more; the probabilities "
+                "are left as they are",
+                UserWarning,
+                stacklevel=4,
+            )
+            return 1.0
+        return fit_temperature(torch.cat(probability), torch.cat(truth))
+
+    def _read(self, X: Any, fitted: GraphLearningClassifier | None) -> tuple[dict[str, Any], Any]:
+        """X checked, as a tensor or as CSR; and what it says about its columns. Changes nothing on self."""
+        # scikit-learn's validation sets attributes: let it do so on another object.
+        probe = fitted if fitted is not None else type(self)(metric=self.metric)
+        precomputed = self.metric == PRECOMPUTED
+        if isinstance(X, Tensor) and X.layout == torch.strided and not precomputed:
+            x: Any = X.detach()
+            if x.dim() != 2 or 0 in x.shape:
+                raise ValueError(f"X must be a 2d tensor with at least one sample and feature, got {tuple(x.shape)}")
+            if x.is_complex():
+                raise ValueError("Complex data not supported")
+            x = (
+                x
+                if x.dtype in (torch.float32, torch.float64)
+                else x.to(torch.float32 if x.is_floating_point() else torch.float64)
+            )
+            _check_columns(probe, x.shape[1], fitted is not None)
+        else:
+            if isinstance(X, Tensor):
+                X = _tensor_to_scipy(X)
+            if precomputed and isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind == "f":
+                check_similarities(canonical(X))  # before the shape: what is not a number is the worse mistake
+            x = _validate(probe, X, reset=fitted is None)
+        if precomputed:
+            x = canonical(x)
+            check_similarities(x)
+            if fitted is None and x.shape[0] != x.shape[1]:
+                raise ValueError(f"a precomputed X must be a square matrix of similarities, got shape {x.shape}")
+        elif scipy.sparse.issparse(x):
+            x = canonical(x)
+            finite = np.isfinite(x.data)
+            if not finite.all():
+                _raise_nonfinite(np.unique(np.repeat(np.arange(x.shape[0]), np.diff(x.indptr))[~finite]), x.shape[0])
+            if fitted is None and x.shape[0] * x.shape[1] * x.dtype.itemsize <= DENSE_BYTES:
+                x = x.toarray()
+        if isinstance(x, np.ndarray):
+            x = torch.from_numpy(np.ascontiguousarray(x) if x.flags.writeable else np.array(x))
+        if isinstance(x, Tensor):
+            if self.device is not None:
+                x = x.to(self.device)
+            if not bool(torch.isfinite(x.sum())) and not bool(torch.isfinite(x).all()):
+                _raise_nonfinite(torch.nonzero(~torch.isfinite(x).all(1)).flatten().cpu().numpy(), len(x))
+        return columns_of(probe), x
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        if self.metric == PRECOMPUTED:
+            tags.input_tags.pairwise = True
+            tags.input_tags.positive_only = True
+            tags.classifier_tags.poor_score = True  # on the inner products that scikit-learn's checks take for a graph
+        return tags
+
+    def _more_tags(self) -> dict[str, Any]:
+        """Tags for scikit-learn before 1.6."""
+        known = self.metric == PRECOMPUTED
+        return {"pairwise": known, "requires_positive_X": known, "poor_score": known}
+
+
+def columns_of(model: GraphLearningClassifier) -> dict[str, Any]:
+    """What scikit-learn notes about the columns of X."""
+    names = ["n_features_in_", "feature_names_in_"]
+    return {name: model.__dict__[name] for name in names if name in model.__dict__}
+
+
+def automatic_search() -> AbstractNeighborSearch:
+    """The search that suits the size."""
+    try:
+        from gll.projected import AutoSearch
+    except ImportError:
+        return Exact()
+    return AutoSearch()
+
+
+def measured_recall(search: AbstractNeighborSearch, x: Tensor, index: Tensor, k: int, seed: int) -> float:
+    """Share of true neighbours among those found, on a sample; 1 for an exact search."""
+    if isinstance(search, Exact):
+        return 1.0
+    from gll.projected import recall
+
+    return recall(x, index, k, seed=seed)
+
+
+def _validate(probe: GraphLearningClassifier, X: Any, *, reset: bool) -> Any:
+    """scikit-learn's checks of X, under the names of its versions; finiteness is checked by us, which says where."""
+    setting = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "reset": reset}
+    if tuple(int(part) for part in sklearn.__version__.split(".")[:2]) >= (1, 6):
+        from sklearn.utils.validation import validate_data
+
+        return validate_data(probe, X, ensure_all_finite=False, **setting)
+    return probe._validate_data(X, force_all_finite=False, **setting)
+
+
+def _check_columns(probe: GraphLearningClassifier, columns: int, fitted: bool) -> None:
+    if not fitted:
+        probe.n_features_in_ = columns
+    elif columns != probe.n_features_in_:
+        raise ValueError(
+            f"X has {columns} features, but GraphLearningClassifier is expecting {probe.n_features_in_} features "
+            "as input"
+        )
+
+
+def _raise_nonfinite(rows: NDArray[np.int64], total: int) -> None:
+    raise ValueError(
+        f"Input X contains NaN or infinity: {len(rows)} of {total} rows, the first being row {rows[0]}; "
+        "remove these rows or fill the gaps"
+    )
+
+
+def _tensor_to_scipy(x: Tensor) -> Any:
+    """A torch matrix, dense or sparse, for SciPy."""
+    x = x.detach().cpu()
+    x = x if x.dtype in (torch.float32, torch.float64) else x.double()
+    if x.layout == torch.strided:
+        return x.numpy()
+    coo = x.to_sparse_coo().coalesce()
+    index, value = coo.indices().numpy(), coo.values().numpy()
+    return scipy.sparse.coo_matrix((value, (index[0], index[1])), shape=tuple(x.shape)).tocsr()

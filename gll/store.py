@@ -1,0 +1,322 @@
+"""A fitted classifier in a file: tensors in the safetensors format, everything else as JSON in its header.
+
+Reading such a file executes nothing that is in it: tensors are bytes of a stated type and shape, and the few objects a
+classifier holds (a search, a solver, a method) are looked up by name in a fixed list and built from plain values. A
+file that is cut off, of another kind, of another version, or does not fit together, is refused with a sentence.
+
+A file is written under a temporary name beside its place, and renamed when it is complete: an interrupted `save` leaves
+an older file as it was.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import scipy.sparse
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from gll import methods, solvers
+from gll.faiss import Faiss
+from gll.features import Metric
+from gll.graph import Graph, Topology
+from gll.methods import AbstractMethod, Propagation, Readout
+from gll.neighbors import Exact
+from gll.points import AbstractPoints, DensePoints, KnownSimilarities, SparsePoints
+from gll.targets import Targets
+
+if TYPE_CHECKING:
+    from gll.estimator import GraphLearningClassifier
+
+FORMAT = "gll.GraphLearningClassifier"
+VERSION = 1
+
+Model = TypeVar("Model", bound="GraphLearningClassifier")
+
+
+class StoreError(ValueError):
+    """A file that cannot be read as a stored classifier; the message says why."""
+
+
+def save_classifier(model: GraphLearningClassifier, path: Path) -> None:
+    """Write a fitted classifier. See `GraphLearningClassifier.save`."""
+    fitted = model._fitted
+    tensors: dict[str, Tensor] = {
+        "graph.i": fitted.graph.topology.i,
+        "graph.j": fitted.graph.topology.j,
+        "graph.weight": fitted.graph.weight,
+        "score": fitted.propagation.score,
+        "probability": fitted.propagation.probability,
+        "target.row": torch.from_numpy(fitted.targets.row),
+        "target.value": torch.from_numpy(fitted.targets.value),
+        "weight": torch.from_numpy(fitted.weight),
+        "node": torch.from_numpy(fitted.node),
+        "row": torch.from_numpy(fitted.row),
+    }
+    optional = {"unreached": fitted.propagation.unreached, "shift": fitted.propagation.readout.shift}
+    if fitted.outside is not None:
+        optional["outside.index"], optional["outside.share"] = fitted.outside
+    points, kind = _points_to_tensors(fitted.points)
+    optional.update({f"points.{name}": value for name, value in points.items()})
+    tensors.update({name: value for name, value in optional.items() if value is not None})
+    names = model.__dict__.get("feature_names_in_")
+    about = {
+        "parameters": {name: _plain(value, name) for name, value in model.get_params(deep=False).items()},
+        "method": _plain(fitted.method, "method"),
+        "classes": _classes_to_json(fitted.targets.classes),
+        "points": kind,
+        "steps": fitted.propagation.steps,
+        "description": fitted.propagation.description,
+        "scale": fitted.propagation.readout.scale,
+        "temperature": fitted.temperature,
+        "recall": model.recall_,
+        "timings": model.timings_,
+        "n_features_in": model.n_features_in_,
+        "feature_names_in": None if names is None else [str(name) for name in names],
+        "device": str(fitted.graph.weight.device),
+    }
+    metadata = {"format": FORMAT, "version": str(VERSION), "json": json.dumps(about)}
+    ready = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+    with complete_file(path) as temporary:
+        save_file(_separate(ready), temporary, metadata=metadata)
+
+
+@contextmanager
+def complete_file(path: Path) -> Iterator[Path]:
+    """A temporary name beside `path` to write to; it becomes `path` when all went well, and is removed otherwise."""
+    path = Path(path)
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"the folder {path.parent} does not exist")
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        # mkstemp's file is for its owner alone; the result gets the permissions of any new file.
+        mask = os.umask(0)
+        os.umask(mask)
+        temporary.chmod(0o666 & ~mask)
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def load_classifier(kind: type[Model], path: Path, device: Any) -> Model:
+    """Read a fitted classifier. See `GraphLearningClassifier.load`."""
+    about, tensors = _read_file(path)
+    try:
+        model, known = kind(**{name: _object(value) for name, value in about["parameters"].items()}), about
+        fitted_device = _device(device, str(about["device"]))
+        if device is not None:
+            model.device = str(fitted_device)
+        moved = {name: value.to(fitted_device) for name, value in tensors.items()}
+        _fill(model, known, moved)
+    except (KeyError, TypeError, AttributeError, IndexError, RuntimeError) as error:
+        raise StoreError(f"{path} does not fit together as a stored classifier: {error}") from error
+    return model
+
+
+def _read_file(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}")
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            if metadata.get("format") != FORMAT:
+                raise StoreError(f"{path} holds tensors, but not a classifier stored by gll")
+            if metadata.get("version") != str(VERSION):
+                raise StoreError(
+                    f"{path} was written in version {metadata.get('version')} of the format; this gll reads version "
+                    f"{VERSION}: load it with the gll that wrote it, or fit again"
+                )
+            return json.loads(metadata["json"]), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, KeyError, json.JSONDecodeError) as error:
+        size = path.stat().st_size
+        raise StoreError(f"{path} ({size} bytes) is cut off, damaged, or no stored classifier: {error}") from error
+
+
+def _fill(model: GraphLearningClassifier, about: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    from gll.estimator import Fitted, Stages
+
+    i, j, weight, score = (tensors[name] for name in ("graph.i", "graph.j", "graph.weight", "score"))
+    n, classes = score.shape
+    node, rows = tensors["node"], len(tensors["node"])
+    targets = (tensors["target.row"], tensors["target.value"])
+    _require(i.shape == j.shape == weight.shape, "edges and weights differ in number")
+    _require(tensors["probability"].shape == score.shape, "scores and probabilities differ in shape")
+    _require(targets[1].shape == (len(targets[0]), classes), "labels and scores differ in shape")
+    _require(tensors["weight"].shape == (rows,) and tensors["row"].shape == (n,), "rows and nodes differ in number")
+    for index, low, end in ((i, 0, n), (j, 0, n), (node, -1, n), (tensors["row"], 0, rows), (targets[0], 0, rows)):
+        _require(index.dtype == torch.int64, "an index is not of integers")
+        _require(not len(index) or (int(index.min()) >= low and int(index.max()) < end), "an index is out of range")
+    names = _classes_from_json(about["classes"])
+    _require(len(names) == classes, "classes and scores differ in number")
+    points = _points_from_tensors(about["points"], tensors, n, rows)
+    features = points.features if isinstance(points, DensePoints) else None
+    readout = Readout(about["scale"], tensors.get("shift"))
+    propagation = Propagation(
+        score,
+        tensors["probability"],
+        int(about["steps"]),
+        tensors.get("unreached"),
+        None,
+        str(about["description"]),
+        readout,
+    )
+    outside = (tensors["outside.index"], tensors["outside.share"]) if "outside.index" in tensors else None
+    method = _object(about["method"])
+    _require(isinstance(method, AbstractMethod), "there is no method")
+    fitted = Fitted(
+        method=method,
+        points=points,
+        graph=Graph(Topology(n, i, j), weight, features),
+        targets=Targets(rows, names, targets[0].cpu().numpy(), targets[1].cpu().numpy()),
+        weight=tensors["weight"].cpu().numpy(),
+        node=node.cpu().numpy(),
+        row=tensors["row"].cpu().numpy(),
+        outside=outside,
+        propagation=propagation,
+        temperature=float(about["temperature"]),
+    )
+    stages = Stages(0)
+    stages.seconds.update(about["timings"])
+    known: dict[str, Any] = {"n_features_in_": int(about["n_features_in"])}
+    if about["feature_names_in"] is not None:
+        known["feature_names_in_"] = np.array(about["feature_names_in"], dtype=object)
+    model._publish(fitted, float(about["recall"]), stages, known)
+
+
+def _require(condition: bool, what: str) -> None:
+    if not condition:
+        raise StoreError(f"the file does not fit together: {what}")
+
+
+def _device(asked: Any, stored: str) -> torch.device:
+    """The device asked for, else the stored one, else the CPU where that is missing."""
+    if asked is not None:
+        return torch.device(asked)
+    return torch.device(stored if torch.device(stored).type != "cuda" or torch.cuda.is_available() else "cpu")
+
+
+def _separate(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors that share memory made separate, as the format demands."""
+    seen: set[int] = set()
+    out = {}
+    for name, value in tensors.items():
+        out[name] = value.clone() if value.untyped_storage().data_ptr() in seen else value
+        seen.add(out[name].untyped_storage().data_ptr())
+    return out
+
+
+def _points_to_tensors(points: AbstractPoints) -> tuple[dict[str, Tensor | None], dict[str, Any]]:
+    if isinstance(points, DensePoints):
+        about = {"kind": "dense", "k": points.k, "metric": points.metric.value}
+        return {"features": points.features, "bandwidth": points.bandwidth, "mass": points.mass}, about
+    if isinstance(points, SparsePoints):
+        x = points.features
+        parts = {
+            "data": torch.from_numpy(x.data),
+            "indices": torch.from_numpy(x.indices.astype(np.int64)),
+            "indptr": torch.from_numpy(x.indptr.astype(np.int64)),
+        }
+        about = {"kind": "sparse", "k": points.k, "metric": points.metric.value, "columns": x.shape[1]}
+        about["dtype"] = str(points.dtype)[6:]
+        return {**parts, "bandwidth": points.bandwidth, "mass": points.mass}, about
+    assert isinstance(points, KnownSimilarities)
+    about = {"kind": "similarities", "num_rows": points.num_rows, "dtype": str(points.dtype)[6:]}
+    return {"mass": points.mass}, about
+
+
+def _points_from_tensors(about: dict[str, Any], tensors: dict[str, Tensor], n: int, rows: int) -> AbstractPoints:
+    mass = tensors.get("points.mass")
+    _require(mass is None or mass.shape == (n,), "masses and nodes differ in number")
+    dtype = {"float32": torch.float32, "float64": torch.float64}.get(about.get("dtype", "float32"), torch.float64)
+    if about["kind"] == "similarities":
+        return KnownSimilarities(tensors["row"], rows, mass, dtype, tensors["row"].device)
+    bandwidth, k, metric = tensors["points.bandwidth"], int(about["k"]), Metric(about["metric"])
+    _require(bandwidth.shape == (n,), "bandwidths and nodes differ in number")
+    if about["kind"] == "dense":
+        features = tensors["points.features"]
+        _require(features.dim() == 2 and len(features) == n, "features and nodes differ in number")
+        return DensePoints(features, bandwidth, mass, k, metric)
+    _require(about["kind"] == "sparse", f"points of kind {about['kind']!r} are not known")
+    data, indices, indptr = (tensors[f"points.{name}"].cpu().numpy() for name in ("data", "indices", "indptr"))
+    x = scipy.sparse.csr_matrix((data, indices, indptr), shape=(n, int(about["columns"])))
+    x.check_format(full_check=True)
+    return SparsePoints(x, bandwidth, mass, k, metric, dtype)
+
+
+def _classes_to_json(classes: NDArray[Any]) -> dict[str, Any]:
+    if classes.dtype.kind not in "biufUO" or not all(isinstance(c, str | bool | int | float) for c in classes.tolist()):
+        raise TypeError(f"classes of type {classes.dtype} cannot be stored: use strings, numbers or booleans")
+    return {"dtype": "O" if classes.dtype.kind == "O" else classes.dtype.str, "values": classes.tolist()}
+
+
+def _classes_from_json(stored: dict[str, Any]) -> NDArray[Any]:
+    dtype = np.dtype(stored["dtype"])
+    _require(dtype.kind in "biufUO", f"classes of type {dtype} are not known")
+    _require(all(isinstance(c, str | bool | int | float) for c in stored["values"]), "classes are not plain values")
+    return np.array(stored["values"], dtype=dtype)
+
+
+def _known_kinds() -> dict[str, type]:
+    """The objects that a classifier may hold as parameters: the ones of this library whose fields are plain values."""
+    found: list[type] = [Exact, Faiss, solvers.Auto, solvers.Cholesky, solvers.ConjugateGradient, solvers.Newton]
+    found += [solvers.AMG, *methods.METHODS.values()]
+    try:
+        from gll.projected import AutoSearch, Projected
+
+        found += [AutoSearch, Projected]
+    except ImportError:
+        pass
+    return {kind.__name__: kind for kind in found}
+
+
+def _plain(value: Any, name: str) -> Any:
+    """A parameter as JSON; objects as {"object": name, "fields": {...}}."""
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, torch.device):
+        return str(value)
+    if isinstance(value, np.ndarray | Tensor):
+        return [_plain(v, name) for v in value.tolist()]
+    if isinstance(value, list | tuple):
+        return [_plain(v, name) for v in value]
+    if isinstance(value, Mapping):
+        return {"pairs": [[_plain(k, name), _plain(v, name)] for k, v in value.items()]}
+    if _known_kinds().get(type(value).__name__) is type(value):
+        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.init}
+        return {"object": type(value).__name__, "fields": {k: _plain(v, name) for k, v in fields.items()}}
+    raise TypeError(
+        f"the parameter {name} = {value!r} cannot be stored, because reading it back would mean running code; "
+        "use a name, plain values, or an object of this library"
+    )
+
+
+def _object(stored: Any) -> Any:
+    """The inverse of `_plain`."""
+    if isinstance(stored, list):
+        return [_object(v) for v in stored]
+    if not isinstance(stored, dict):
+        return stored
+    if "pairs" in stored:
+        return {_object(k): _object(v) for k, v in stored["pairs"]}
+    kinds = _known_kinds()
+    if stored.get("object") not in kinds:
+        raise StoreError(f"the file names an object {stored.get('object')!r} that this gll does not know")
+    return kinds[stored["object"]](**{name: _object(value) for name, value in stored["fields"].items()})
