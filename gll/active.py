@@ -23,6 +23,7 @@ Read next: `loop.py`, which keeps asking.
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
@@ -444,13 +445,13 @@ def choose(
     """Choose the nodes to label next.
 
     With `TopK` and `Proportional`, a function of a Gaussian field is updated after each pick of the batch, as if its
-    label had come. `LocalMax` takes the whole batch from one set of scores.
+    label had come: that spreads the batch by itself. `LocalMax` takes the whole batch from one set of scores.
 
     Args:
         acquisition: what a label is worth.
         situation: what is known.
         count: how many nodes.
-        selection: how to make a batch; `LocalMax()` by default.
+        selection: how to make a batch; by default `TopK()` for functions of a Gaussian field, `LocalMax()` for others.
         candidates: (c,) choose among these only; by default all nodes. Labelled ones and those asked for already are
             never chosen.
 
@@ -466,7 +467,8 @@ def choose(
     >>> choose(VOpt(), Situation(path), 1).index.tolist()
     [1]
     """
-    selection = LocalMax() if selection is None else selection
+    if selection is None:
+        selection = TopK() if isinstance(acquisition, AbstractFieldAcquisition) else LocalMax()
     for given, wanted, example in (
         (acquisition, AbstractAcquisition, "Entropy()"),
         (selection, AbstractSelection, "LocalMax()"),
@@ -570,7 +572,7 @@ def _lookup(table: dict[str, Any], name: str, what: str) -> Any:
 
 
 def _made(kind: Any, name: str, options: dict[str, Any]) -> Any:
-    known = list(kind.__dataclass_fields__)
+    known = [entry.name for entry in dataclasses.fields(kind)]
     unknown = sorted(set(options) - set(known))
     if unknown:
         raise ValueError(f"{name!r} has no option {', '.join(unknown)}; it has {', '.join(known) or 'none'}")
@@ -588,7 +590,7 @@ def as_config(thing: AbstractAcquisition | AbstractSelection) -> dict[str, Any]:
     if not names:
         return {"name": None, "repr": repr(thing)}  # a user's own: has to be handed in again on loading
     holder: Any = thing.gaussian if isinstance(thing, AbstractFieldAcquisition) else thing
-    options = {key: getattr(holder, key) for key in holder.__dataclass_fields__}
+    options = {entry.name: getattr(holder, entry.name) for entry in dataclasses.fields(holder)}
     if "normalization" in options:
         options["normalization"] = options["normalization"].value
     return {"name": names[0], "options": options}

@@ -143,7 +143,7 @@ class GaussianField:
         weight = graph.weight.detach()
         if not bool(torch.isfinite(weight).all()) or bool((weight < 0).any()):
             raise ValueError("a Gaussian field needs finite weights ≥ 0; look at graph.weight")
-        laplacian = self._laplacian(graph)
+        laplacian, parts = self._laplacian(graph), graph.components.cpu().numpy()
 
         def tensor(a: np.ndarray) -> Tensor:
             return torch.as_tensor(np.ascontiguousarray(a), dtype=torch.float64, device=weight.device)
@@ -153,12 +153,15 @@ class GaussianField:
             precision.diagonal().add_(self.tau)
             inverse = torch.cholesky_inverse(torch.linalg.cholesky(precision))
             return Covariance.of(None, (inverse + inverse.T) / 2, self.noise)
-        # The start is fixed, so that the same graph gives the same modes.
-        start = np.random.default_rng(0).standard_normal(n)
-        value, vector = scipy.sparse.linalg.eigsh(laplacian, k=rank, which="SA", v0=start, tol=1e-4)
-        basis = tensor(vector)
-        spread = tensor(value).clamp(min=0).add(self.tau).reciprocal()
-        return Covariance.of(basis, torch.diag(spread), self.noise)
+        basis, value = _smoothest(laplacian, self._constants(graph), parts, rank)
+        return Covariance.of(tensor(basis), torch.diag((tensor(value) + self.tau).reciprocal()), self.noise)
+
+    def _constants(self, graph: Graph) -> np.ndarray:
+        """(n,) what is constant to the Laplacian: it gives zero for this function, restricted to any component."""
+        if Normalization(self.normalization) is Normalization.NONE:
+            return np.ones(graph.num_nodes)
+        degree = graph.degree.detach().double().cpu().numpy()
+        return np.sqrt(np.where(degree > 0, degree, 1))
 
     def _laplacian(self, graph: Graph) -> scipy.sparse.csr_matrix:
         weight = graph.to_scipy().astype(np.float64)
@@ -171,3 +174,46 @@ class GaussianField:
         return (
             scipy.sparse.diags((degree > 0).astype(np.float64)) - weight.multiply(root[:, None]).multiply(root)
         ).tocsr()
+
+
+def _smoothest(
+    laplacian: scipy.sparse.csr_matrix, constant: np.ndarray, parts: np.ndarray, rank: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The eigenvectors (n, rank) with the smallest eigenvalues, and those.
+
+    Each component has an eigenvalue zero. An iteration with a relative tolerance misses zeros, and some of several
+    equal ones: but these vectors are known, so they are written down, and the rest is sought beside them.
+    """
+    n, count = len(parts), int(parts.max()) + 1
+    length = np.sqrt(np.bincount(parts, constant**2, count))
+    largest = np.argsort(-np.bincount(parts, minlength=count), kind="stable")[:rank]
+    column = np.full(count, -1)
+    column[largest] = np.arange(len(largest))
+    rows = np.flatnonzero(column[parts] >= 0)
+    entry = constant[rows] / length[parts[rows]]
+    known = scipy.sparse.csr_matrix((entry, (rows, column[parts[rows]])), shape=(n, len(largest)))
+    left = min(rank - count, n - count - 1)
+    if left <= 0:
+        return known.toarray(), np.zeros(len(largest))
+    if n <= EXACT_UP_TO:
+        value, vector = np.linalg.eigh(laplacian.toarray())
+        return vector[:, :rank], np.maximum(value[:rank], 0)
+    bound = 2 * float(laplacian.diagonal().max())  # of the eigenvalues (Gershgorin)
+
+    def flipped(v: np.ndarray) -> np.ndarray:  # the smallest become the largest; known ones become zero
+        v = v.ravel()
+        return bound * (v - known @ (known.T @ v)) - laplacian @ v
+
+    # The start is fixed, so that the same graph gives the same modes.
+    start = np.random.default_rng(0).standard_normal(n)
+    operator = scipy.sparse.linalg.LinearOperator((n, n), matvec=flipped, dtype=np.float64)
+    try:
+        value, vector = scipy.sparse.linalg.eigsh(operator, k=left, which="LA", v0=start, tol=1e-6)
+    except scipy.sparse.linalg.ArpackError as error:
+        raise RuntimeError(
+            f"the {rank} smoothest modes of the graph were not found ({error}); ask for another rank, or for an exact "
+            f"field with rank={n}"
+        ) from None
+    order = np.argsort(-value)
+    basis = np.concatenate([known.toarray(), vector[:, order]], 1)
+    return basis, np.concatenate([np.zeros(len(largest)), np.maximum(bound - value[order], 0)])

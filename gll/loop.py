@@ -20,6 +20,7 @@ import os
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, final
 
@@ -33,8 +34,7 @@ from gll.active import (
     AbstractAcquisition,
     AbstractSelection,
     Choice,
-    LocalMax,
-    NormScore,
+    ModelChange,
     Situation,
     VOpt,
     acquisition_from_name,
@@ -42,6 +42,7 @@ from gll.active import (
     choose,
     selection_from_name,
 )
+from gll.field import Covariance, GaussianField
 from gll.graph import Graph, Topology
 from gll.labels import Labels
 from gll.methods import METHODS, AbstractMethod, Propagation, method_from_name
@@ -80,8 +81,8 @@ class ActiveLearner:
         classes: the labels there are, all strings or all integers; any other label is then an error, which catches
             slips. By default the labels told so far.
         method: how labels spread: a name of `METHODS`, or an object.
-        acquisition: what a label is worth; `NormScore()` by default.
-        selection: how a batch is made; `LocalMax()` by default.
+        acquisition: what a label is worth; `ModelChange()` by default.
+        selection: how a batch is made; by default as `choose` does.
         cold_start: what a label is worth while fewer than two classes are known; `VOpt()` by default. It must need no
             predictions.
         seed: of everything random.
@@ -120,13 +121,13 @@ class ActiveLearner:
             raise TypeError(f"expected a graph, such as gll.knn_graph makes from features, got {type(graph).__name__}")
         self.graph = graph.detach()
         self.method = method_from_name(method) if isinstance(method, str) else method
-        self.acquisition = NormScore() if acquisition is None else acquisition
-        self.selection = LocalMax() if selection is None else selection
+        self.acquisition = ModelChange() if acquisition is None else acquisition
+        self.selection = selection
         self.cold_start = VOpt() if cold_start is None else cold_start
         for name, given, kind in (
             ("method", self.method, AbstractMethod),
             ("acquisition", self.acquisition, AbstractAcquisition),
-            ("selection", self.selection, AbstractSelection),
+            ("selection", self.selection, AbstractSelection | None),
             ("cold_start", self.cold_start, AbstractAcquisition),
         ):
             if not isinstance(given, kind):
@@ -143,7 +144,7 @@ class ActiveLearner:
         self._history: list[dict[str, Any]] = []
         self._last: Propagation | None = None
         self._fresh = False  # whether `_last` belongs to the labels told
-        self._priors: dict[Any, Any] = {}
+        self._priors: dict[GaussianField, Covariance] = {}
         self._autosave = None if autosave is None else Path(autosave)
         if self._autosave is not None:
             if (self._autosave / "state.json").exists():
@@ -368,7 +369,7 @@ class ActiveLearner:
             raise ValueError(f"load cannot replace {', '.join(unknown)}; only {', '.join(makers)}")
         for name, maker in makers.items():
             config = state["config"][name]
-            if name in replaced:
+            if name in replaced or config is None:
                 continue
             if config["name"] is None:
                 raise ValueError(f"the session used {config['repr']} as its {name}: pass {name}= to load")
@@ -386,14 +387,12 @@ class ActiveLearner:
 
     # Inside.
 
-    @property
+    @cached_property
     def _fingerprint(self) -> str:
-        if "graph" not in self._priors:
-            t, digest = self.graph.topology, hashlib.sha256(str(self.graph.num_nodes).encode())
-            for tensor in (t.i, t.j, self.graph.weight):
-                digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
-            self._priors["graph"] = digest.hexdigest()
-        return str(self._priors["graph"])
+        t, digest = self.graph.topology, hashlib.sha256(str(self.graph.num_nodes).encode())
+        for tensor in (t.i, t.j, self.graph.weight):
+            digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+        return digest.hexdigest()
 
     def _state(self, mark: str) -> dict[str, Any]:
         index, labels = self.labels
@@ -412,7 +411,7 @@ class ActiveLearner:
             "config": {
                 "method": _method_config(self.method),
                 "acquisition": as_config(self.acquisition),
-                "selection": as_config(self.selection),
+                "selection": None if self.selection is None else as_config(self.selection),
                 "cold_start": as_config(self.cold_start),
             },
             "history": self._history,
