@@ -158,14 +158,17 @@ class ActiveLearner:
     def from_classifier(cls, classifier: Any, **options: Any) -> ActiveLearner:
         """A loop on the stored graph of a fitted `GraphLearningClassifier`, with its method and its labels.
 
-        Hand the labels back with `classifier.update_labels(*learner.labels)`.
+        A node is a distinct row of X; soft labels count as their most probable class. Hand the answers back with
+        `classifier.update_labels(classifier.row_[index], labels)`, where `index, labels = learner.labels`.
         """
-        for name in ("graph_", "labels_", "classes_", "method_"):
+        for name in ("graph_", "labels_", "classes_", "row_"):
             if not hasattr(classifier, name):
-                raise ValueError(f"{type(classifier).__name__} is not fitted: it has no {name}; call fit first")
-        learner = cls(classifier.graph_, **({"method": classifier.method_} | options))
-        known = [_label(c) for c in classifier.classes_]
-        labels: Labels = classifier.labels_
+                raise ValueError(f"{type(classifier).__name__} has no {name}: fit a GraphLearningClassifier first")
+        method = classifier.method
+        if isinstance(method, str):
+            method = method_from_name(method, **(classifier.method_options or {}))
+        learner = cls(classifier.graph_, **({"method": method} | options))
+        known, labels = [_label(c) for c in classifier.classes_], classifier.labels_
         learner.tell(labels.index.tolist(), [known[c] for c in labels.value.argmax(1).tolist()])
         return learner
 

@@ -17,6 +17,7 @@ from sklearn.datasets import load_digits
 from torch import Tensor
 
 import gll
+import gll.estimator
 from gll.active import (
     ACQUISITIONS,
     SELECTIONS,
@@ -722,3 +723,24 @@ def test_wrong_answers_change_nothing(tmp_path: Path) -> None:
             ActiveLearner(path(3), **options)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"such as gll.knn_graph makes from features, got Tensor"):
         ActiveLearner(torch.zeros(3, 2))  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("as_user")
+def test_on_the_graph_of_a_classifier() -> None:
+    """The same predictions before, and after the answers are handed back; duplicated rows are one node."""
+    x, y = load_digits(return_X_y=True)
+    x, names = np.concatenate([x[:150], x[:20]]), np.array([f"digit {c}" for c in [*y[:150], *y[:20]]], dtype=object)
+    known = np.where(np.arange(170) < 12, names, None)
+    classifier = gll.estimator.GraphLearningClassifier("laplace", method_options={"tau": 0.01}, n_neighbors=7)
+    with pytest.raises(ValueError, match="has no graph_: fit a GraphLearningClassifier first"):
+        ActiveLearner.from_classifier(classifier)
+    classifier.fit(x, known)
+    learner = ActiveLearner.from_classifier(classifier, acquisition=Margin())
+    assert learner.graph.num_nodes == 150
+    np.testing.assert_allclose(learner.probabilities, classifier.label_distributions_[classifier.row_], atol=1e-8)
+    asked = [s.index for s in learner.suggest(9)]
+    learner.tell(asked, [str(names[classifier.row_[i]]) for i in asked])
+    index, labels = learner.labels
+    classifier.update_labels(classifier.row_[index], labels)
+    np.testing.assert_allclose(learner.probabilities, classifier.label_distributions_[classifier.row_], atol=1e-8)
+    assert learner.classes == list(classifier.classes_)
