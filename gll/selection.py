@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -20,30 +21,31 @@ def symmetric_sqdist(a: Tensor, size: Tensor) -> Tensor:
 
 
 def smallest(distance: Tensor, wanted: int) -> tuple[Tensor, Tensor]:
-    """The `wanted` smallest entries of every row, in order, and their columns: `topk`, at half its time on a CPU."""
+    """The `wanted` smallest entries of every row, in order, and their columns: `topk`, faster on a CPU."""
     rows, n = distance.shape
     groups = 3 * wanted
     if distance.device.type != "cpu" or n < 4 * groups:
         return distance.topk(wanted, largest=False)
     # Split the columns into groups: the wanted-th smallest of the groups' minima bounds the wanted-th smallest entry,
-    # and only a few entries lie below it. (Columns left over by the split need no group: a bound is a bound.)
-    minima = distance.as_strided((rows, n // groups, groups), (n, groups, 1)).amin(1)
-    bound = minima.kthvalue(wanted, dim=1).values
-    below = distance <= bound[:, None]
-    if (
-        int(torch.count_nonzero(below)) > 4 * wanted * rows
-    ):  # many ties: listing what is below the bound would take too much memory
+    # and only a few entries lie below it. (Columns left over by the split need no group: a bound is a bound.) NumPy,
+    # because it sorts short rows, and lists what is true, several times faster than PyTorch.
+    minima = distance.as_strided((rows, n // groups, groups), (n, groups, 1)).amin(1).numpy()
+    bound = np.partition(minima, wanted - 1, axis=1)[:, wanted - 1]
+    entries = distance.contiguous().numpy()
+    below = entries <= bound[:, None]
+    if np.count_nonzero(below) > 4 * wanted * rows:  # many ties: listing them would take too much memory
         return distance.topk(wanted, largest=False)
-    row, column = torch.nonzero(below, as_tuple=True)
-    count = torch.bincount(row, minlength=rows)
+    found = np.flatnonzero(below)
+    row = found // n
+    count = np.bincount(row, minlength=rows)
     width = int(count.max())
-    place = row * width + torch.arange(len(row)) - (count.cumsum(0) - count)[row]
-    value = distance.new_full((rows * width,), torch.inf)
-    value[place] = distance[row, column]
-    index = torch.zeros(rows * width, dtype=torch.int64)
-    index[place] = column
-    value, order = value.view(rows, width).topk(wanted, largest=False)
-    return value, index.view(rows, width).gather(1, order)
+    place = row * width + np.arange(len(row)) - (np.cumsum(count) - count)[row]
+    value, column = np.full(rows * width, np.inf, entries.dtype), np.zeros(rows * width, np.int64)
+    value[place], column[place] = entries.reshape(-1)[found], found - row * n
+    value, column = value.reshape(rows, width), column.reshape(rows, width)
+    order = np.argsort(value, axis=1)[:, :wanted]
+    in_order = (torch.from_numpy(np.take_along_axis(a, order, 1)) for a in (value, column))
+    return next(in_order), next(in_order)
 
 
 def sqdist_of_pairs(
