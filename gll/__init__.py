@@ -2,13 +2,14 @@
 
 from importlib.metadata import PackageNotFoundError, version
 
-from gll import reweight, solvers
+from gll import active, reweight, solvers
 from gll.equations import AbstractEquation, Laplace, Poisson, SoftLaplace
 from gll.faiss import Faiss
 from gll.features import Metric
 from gll.graph import Graph, Normalization, Topology
 from gll.implicit import solve
 from gll.labels import Labels
+from gll.loop import ActiveLearner, Suggestion
 from gll.neighbors import AbstractNeighborSearch, Exact
 from gll.nn import GraphLearningLayer
 from gll.nonlinear import Elliptic, GinzburgLandau, PLaplace
@@ -25,6 +26,7 @@ __all__ = [
     "RESULT",
     "AbstractEquation",
     "AbstractNeighborSearch",
+    "ActiveLearner",
     "Constant",
     "Elliptic",
     "Exact",
@@ -43,10 +45,12 @@ __all__ = [
     "SoftLaplace",
     "Solution",
     "SolveError",
+    "Suggestion",
     "Symmetrize",
     "Topology",
     "Unreached",
     "UnreachedWarning",
+    "active",
     "edge_sqdist",
     "knn_graph",
     "reweight",

@@ -63,6 +63,8 @@ class Suggestion:
         prediction: the most probable label so far; None before two classes are known.
         probability: the probability of `prediction`; None likewise.
         reason: the function that chose the node.
+
+    Differentiable in: nothing.
     """
 
     index: int
