@@ -2,8 +2,9 @@
 
 from importlib.metadata import PackageNotFoundError, version
 
-from gll import active, reweight, solvers
+from gll import active, calibration, reweight, solvers
 from gll.equations import AbstractEquation, Laplace, Poisson, SoftLaplace
+from gll.estimator import GraphLearningClassifier
 from gll.faiss import Faiss
 from gll.features import Metric
 from gll.graph import Graph, Normalization, Topology
@@ -34,6 +35,7 @@ __all__ = [
     "Gaussian",
     "GinzburgLandau",
     "Graph",
+    "GraphLearningClassifier",
     "GraphLearningLayer",
     "Labels",
     "Laplace",
@@ -51,6 +53,7 @@ __all__ = [
     "Unreached",
     "UnreachedWarning",
     "active",
+    "calibration",
     "edge_sqdist",
     "knn_graph",
     "reweight",

@@ -177,6 +177,8 @@ class GraphLearningClassifier(ClassifierMixin, BaseEstimator):
     y marks unlabelled rows by -1, NaN or None (see `gll.targets`); a matrix y holds shares of the classes, one column
     per class.
 
+    Differentiable in: nothing; for gradients use `gll.GraphLearningLayer` or `gll.solve`.
+
     >>> X = [[0.0], [0.1], [0.2], [5.0], [5.1], [5.2]]
     >>> model = GraphLearningClassifier("laplace", n_neighbors=2).fit(X, ["a", None, None, "b", None, None])
     >>> model.transduction_.tolist(), model.predict([[0.3], [4.0]]).tolist()
@@ -312,11 +314,11 @@ class GraphLearningClassifier(ClassifierMixin, BaseEstimator):
         """Set all attributes at once, the very last step."""
         probability = fitted.of_rows().cpu().numpy()
         classes = fitted.targets.classes
-        top = np.sort(probability, axis=1)[:, -2:]
+        top = np.partition(probability, -2, axis=1)[:, -2:]
         lost = fitted.propagation.unreached
         unreached = np.zeros(len(fitted.row), np.bool_) if lost is None else lost.cpu().numpy()
         with np.errstate(divide="ignore", invalid="ignore"):
-            entropy = -np.where(probability > 0, probability * np.log(probability), 0).sum(1)
+            entropy = 0 - np.where(probability > 0, probability * np.log(probability), 0).sum(1)
         results = {
             **known,
             "_fitted": fitted,
@@ -324,7 +326,7 @@ class GraphLearningClassifier(ClassifierMixin, BaseEstimator):
             "transduction_": classes[probability.argmax(1)],
             "label_distributions_": probability,
             "entropy_": entropy,
-            "margin_": top[:, -1] - top[:, 0] if len(classes) > 1 else np.ones(len(probability)),
+            "margin_": top[:, 1] - top[:, 0],
             "n_iter_": fitted.propagation.steps,
             "n_unreached_": int(unreached[fitted.node[fitted.node >= 0]].sum()),
             "recall_": recall,
@@ -525,7 +527,7 @@ class GraphLearningClassifier(ClassifierMixin, BaseEstimator):
         """X checked, as a tensor or as CSR; and what it says about its columns. Changes nothing on self."""
         # scikit-learn's validation sets attributes: let it do so on another object.
         probe = fitted if fitted is not None else type(self)(metric=self.metric)
-        precomputed = self.metric == PRECOMPUTED
+        precomputed = isinstance(fitted._fitted.points, KnownSimilarities) if fitted else self.metric == PRECOMPUTED
         if isinstance(X, Tensor) and X.layout == torch.strided and not precomputed:
             x: Any = X.detach()
             if x.dim() != 2 or 0 in x.shape:

@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -28,6 +28,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from gll import methods, solvers
+from gll.estimator import Fitted, GraphLearningClassifier, Stages
 from gll.faiss import Faiss
 from gll.features import Metric
 from gll.graph import Graph, Topology
@@ -36,13 +37,8 @@ from gll.neighbors import Exact
 from gll.points import AbstractPoints, DensePoints, KnownSimilarities, SparsePoints
 from gll.targets import Targets
 
-if TYPE_CHECKING:
-    from gll.estimator import GraphLearningClassifier
-
 FORMAT = "gll.GraphLearningClassifier"
 VERSION = 1
-
-Model = TypeVar("Model", bound="GraphLearningClassifier")
 
 
 class StoreError(ValueError):
@@ -114,7 +110,7 @@ def complete_file(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
-def load_classifier(kind: type[Model], path: Path, device: Any) -> Model:
+def load_classifier(kind: type[GraphLearningClassifier], path: Path, device: Any) -> GraphLearningClassifier:
     """Read a fitted classifier. See `GraphLearningClassifier.load`."""
     about, tensors = _read_file(path)
     try:
@@ -149,8 +145,6 @@ def _read_file(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 
 def _fill(model: GraphLearningClassifier, about: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-    from gll.estimator import Fitted, Stages
-
     i, j, weight, score = (tensors[name] for name in ("graph.i", "graph.j", "graph.weight", "score"))
     n, classes = score.shape
     node, rows = tensors["node"], len(tensors["node"])
@@ -300,7 +294,7 @@ def _plain(value: Any, name: str) -> Any:
     if isinstance(value, Mapping):
         return {"pairs": [[_plain(k, name), _plain(v, name)] for k, v in value.items()]}
     if _known_kinds().get(type(value).__name__) is type(value):
-        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.init}
+        fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if f.init}  # type: ignore[arg-type]
         return {"object": type(value).__name__, "fields": {k: _plain(v, name) for k, v in fields.items()}}
     raise TypeError(
         f"the parameter {name} = {value!r} cannot be stored, because reading it back would mean running code; "

@@ -84,7 +84,7 @@ class Targets:
         else:
             value = value[row]
         if np.count_nonzero(value.sum(0)) < 2:
-            only = classes[int(value.sum(0).argmax())]
+            only = classes.tolist()[int(value.sum(0).argmax())]
             raise ValueError(f"only one class is labelled, {only!r}: give labels of at least two classes")
         return cls(num_rows, classes, row, value)
 
@@ -121,8 +121,8 @@ class Targets:
         mine = label[known]
         if len(mine) and _kind(mine) != _kind(self.classes):
             raise ValueError(
-                f"labels are {_kind(mine)}, such as {mine[0]!r}, but the classes are {_kind(self.classes)}, "
-                f"such as {self.classes[0]!r}"
+                f"labels are {_kind(mine)}, such as {mine.tolist()[0]!r}, but the classes are {_kind(self.classes)}, "
+                f"such as {self.classes.tolist()[0]!r}"
             )
         new = np.setdiff1d(mine, self.classes) if len(mine) else mine
         classes = self.classes
