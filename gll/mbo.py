@@ -2,8 +2,8 @@
 
 The scheme of Merriman, Bence and Osher, on a graph (Merkurjev, Kostić, Bertozzi 2013): a short heat flow that starts at
 the one-hot vectors of a partition blurs its boundaries, and rounding back to one-hot vectors moves them, so that they
-get shorter. Labels act inside the flow, as sources or by pulling. Class shares act in the rounding, as shifts of the
-values (`volume.py`), which is the auction of Jacobs, Merkurjev and Esedoḡlu (2018) in its dual form.
+get shorter. Labels act inside the flow, as sources or by pulling. Class shares act in the rounding, as factors of the
+classes (`volume.py`); the auction of Jacobs, Merkurjev and Esedoḡlu (2018) finds such prices too, as summands.
 
 Rounding has no useful derivative, so this is for inference only: no gradient passes.
 """
@@ -18,7 +18,8 @@ from torch import Tensor
 
 from gll.graph import Graph
 from gll.labels import Labels
-from gll.volume import shifts
+from gll.readout import Readout
+from gll.volume import log_shifts
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,13 +27,14 @@ class Dynamics:
     """How threshold dynamics ended.
 
     Args:
-        value: (n, C) the values after the last flow, with the shifts that give classes their shares; argmax is the
-            partition.
+        value: (n, C) the values after the last flow.
+        share: (C,) the shares of the classes that every rounding kept.
         rounds: flows that were run.
         settled: the partition no longer changes; otherwise the rounds were used up.
     """
 
     value: Tensor
+    share: Tensor
     rounds: int
     settled: bool
 
@@ -40,33 +42,32 @@ class Dynamics:
 def threshold_dynamics(
     flow: Callable[[Tensor], Tensor], start: Tensor, share: Tensor | None, known: Tensor | None, rounds: int
 ) -> Dynamics:
-    """Flow and rounding in turns, from the partition argmax(start) on.
+    """Flow and rounding in turns.
 
     Args:
         flow: from one-hot values (n, C) to values after a short time.
-        start: (n, C) scores whose argmax, with the wanted shares, is the first partition.
-        share: (C,) wanted shares of the classes, or None.
+        start: (n, C) probabilities whose argmax, with the wanted shares, is the first partition.
+        share: (C,) wanted shares of the classes; None for those of the argmax of `start`.
         known: (n,) the nodes that count for the shares, or None for all.
         rounds: at most this many flows.
     """
     classes = start.shape[1]
+    if share is None:
+        count = torch.bincount(start.argmax(1) if known is None else start.argmax(1)[known], minlength=classes)
+        share = count.double() / count.sum().clamp(min=1)
 
-    def shifted(u: Tensor, b: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        if share is None:
-            return u, None
-        b = shifts(u if known is None else u[known], share, start=b).to(u.dtype)
-        return u + b, b
+    def rounded(p: Tensor) -> Tensor:
+        shift = log_shifts(p if known is None else p[known], share)
+        return Readout(shift=shift)(p).argmax(1)
 
-    value, b = shifted(start, None)
-    partition, done, settled = value.argmax(1), 0, False
-    b = None  # the first scores are on another scale than the flow's values
+    partition, value, done, settled = rounded(start), start, 0, False
     while not settled and done < rounds:
         done += 1
-        value, b = shifted(flow(torch.nn.functional.one_hot(partition, classes).to(start.dtype)), b)
-        moved = value.argmax(1)
+        value = flow(torch.nn.functional.one_hot(partition, classes).to(start.dtype))
+        moved = rounded(Readout()(value))
         settled = torch.equal(moved, partition)
         partition = moved
-    return Dynamics(value, done, settled)
+    return Dynamics(value, share, done, settled)
 
 
 def source_flow(graph: Graph, source: Tensor, steps: int, strength: float) -> Callable[[Tensor], Tensor]:
