@@ -41,6 +41,7 @@ from gll.labels import Labels
 from gll.methods import AbstractMethod, Propagation, method_from_name
 from gll.neighbors import AbstractNeighborSearch, Exact
 from gll.points import AbstractPoints, DensePoints, KnownSimilarities, Recorded, SparsePoints, check_similarities
+from gll.projected import AutoSearch, Projected, progress_bar, recall
 from gll.sparse import canonical
 from gll.targets import Targets
 from gll.unreached import Unreached, UnreachedWarning
@@ -126,7 +127,10 @@ class Stages:
         self.verbose, self.seconds = verbose, {}  # type: int, dict[str, float]
 
     @contextmanager
-    def __call__(self, name: str) -> Iterator[None]:
+    def __call__(self, name: str, needed: bool = True) -> Iterator[None]:
+        if not needed:
+            yield
+            return
         if self.verbose:
             sys.stderr.write(f"[gll] {name} ...\n")
             sys.stderr.flush()
@@ -230,15 +234,15 @@ class GraphLearningClassifier(ClassifierMixin, BaseEstimator):
             weight = self._weights(sample_weight, x)
             targets = Targets.read(y, x.shape[0], weight > 0)
             node, row, mass = self._nodes(x, weight, metric)
-        points, graph, recall = self._graph(x, row, mass, metric, search, stages)
+        points, graph, share = self._graph(x, row, mass, metric, search, stages)
         outside = points.join(x[np.flatnonzero(node < 0)]) if (node < 0).any() else None
         labels, strength = node_labels(targets, weight, node, graph)
         with stages("solve"):
             found = self._propagate(method, graph, labels, strength, targets.classes, None)
-        with stages("calibrate"):
+        with stages("calibrate", self.calibrate):
             temperature = self._temperature(method, points, graph, labels, strength, targets.classes, found)
         fitted = Fitted(method, points, graph, targets, weight, node, row, outside, found, temperature)
-        self._publish(fitted, recall, stages, known)
+        self._publish(fitted, share, stages, known)
         return self
 
     def update_labels(self, index: Any, labels: Any) -> GraphLearningClassifier:
@@ -310,7 +314,7 @@ class GraphLearningClassifier(ClassifierMixin, BaseEstimator):
 
         return load_classifier(cls, Path(path), device)
 
-    def _publish(self, fitted: Fitted, recall: float, stages: Stages, known: dict[str, Any]) -> None:
+    def _publish(self, fitted: Fitted, share: float, stages: Stages, known: dict[str, Any]) -> None:
         """Set all attributes at once, the very last step."""
         probability = fitted.of_rows().cpu().numpy()
         classes = fitted.targets.classes
@@ -329,7 +333,7 @@ class GraphLearningClassifier(ClassifierMixin, BaseEstimator):
             "margin_": top[:, 1] - top[:, 0],
             "n_iter_": fitted.propagation.steps,
             "n_unreached_": int(unreached[fitted.node[fitted.node >= 0]].sum()),
-            "recall_": recall,
+            "recall_": share,
             "temperature_": fitted.temperature,
             "description_": fitted.propagation.description,
             "timings_": stages.seconds,
@@ -358,7 +362,7 @@ class GraphLearningClassifier(ClassifierMixin, BaseEstimator):
         if self.search == "exact":
             return Exact()
         if self.search == "auto":
-            return automatic_search()
+            return AutoSearch(projected=Projected(seed=self._seed()))
         raise ValueError(f"search must be 'auto', 'exact', or an object such as gll.Faiss(), got {self.search!r}")
 
     def _seed(self) -> int:
@@ -420,16 +424,18 @@ class GraphLearningClassifier(ClassifierMixin, BaseEstimator):
             stages.add("search", seconds)
             stages.add("weights", stages.seconds.pop("search and weights") - seconds)
             return points, graph, 1.0
-        recorded = Recorded(search)
-        with stages("search and weights"):
+        recorded = Recorded(chosen(search, nodes))
+        with stages("search and weights"), told(recorded, self.verbose):
             mass = None if mass is None else mass.to(x.device, x.dtype)
             dense, graph = DensePoints.build(nodes, k, metric, mass, recorded)
         stages.add("search", recorded.seconds)
         stages.add("weights", stages.seconds.pop("search and weights") - recorded.seconds)
+        if isinstance(recorded.inner, Exact):
+            return dense, graph, 1.0
         with stages("recall"):
             assert recorded.index is not None
-            recall = measured_recall(search, dense.features, recorded.index, k, self._seed())
-        return dense, graph, recall
+            found = recall(dense.features, recorded.index, seed=self._seed())
+        return dense, graph, found
 
     def _neighbors(self, nodes: int) -> int:
         k = self.n_neighbors
@@ -588,22 +594,20 @@ def columns_of(model: GraphLearningClassifier) -> dict[str, Any]:
     return {name: model.__dict__[name] for name in names if name in model.__dict__}
 
 
-def automatic_search() -> AbstractNeighborSearch:
-    """The search that suits the size."""
-    try:
-        from gll.projected import AutoSearch
-    except ImportError:
-        return Exact()
-    return AutoSearch()
+def chosen(search: AbstractNeighborSearch, x: Tensor) -> AbstractNeighborSearch:
+    """The search itself, or the one that it would hand x to."""
+    return search.choose(x.shape[0], x.shape[1], x.device) if isinstance(search, AutoSearch) else search
 
 
-def measured_recall(search: AbstractNeighborSearch, x: Tensor, index: Tensor, k: int, seed: int) -> float:
-    """Share of true neighbours among those found, on a sample; 1 for an exact search."""
-    if isinstance(search, Exact):
-        return 1.0
-    from gll.projected import recall
-
-    return recall(x, index, k, seed=seed)
+@contextmanager
+def told(search: Recorded, verbose: int) -> Iterator[None]:
+    """A progress bar for a search that can tell how far it is."""
+    if not verbose or not isinstance(search.inner, Projected) or search.inner.progress is not None:
+        yield
+        return
+    with progress_bar() as show:
+        search.inner = replace(search.inner, progress=show)
+        yield
 
 
 def _validate(probe: GraphLearningClassifier, X: Any, *, reset: bool) -> Any:

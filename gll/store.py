@@ -32,9 +32,11 @@ from gll.estimator import Fitted, GraphLearningClassifier, Stages
 from gll.faiss import Faiss
 from gll.features import Metric
 from gll.graph import Graph, Topology
-from gll.methods import AbstractMethod, Propagation, Readout
+from gll.methods import AbstractMethod, Propagation
 from gll.neighbors import Exact
 from gll.points import AbstractPoints, DensePoints, KnownSimilarities, SparsePoints
+from gll.projected import AutoSearch, Projected
+from gll.readout import Readout
 from gll.targets import Targets
 
 FORMAT = "gll.GraphLearningClassifier"
@@ -268,14 +270,17 @@ def _classes_from_json(stored: dict[str, Any]) -> NDArray[Any]:
 
 def _known_kinds() -> dict[str, type]:
     """The objects that a classifier may hold as parameters: the ones of this library whose fields are plain values."""
-    found: list[type] = [Exact, Faiss, solvers.Auto, solvers.Cholesky, solvers.ConjugateGradient, solvers.Newton]
+    found: list[type] = [
+        Exact,
+        Faiss,
+        AutoSearch,
+        Projected,
+        solvers.Auto,
+        solvers.Cholesky,
+        solvers.ConjugateGradient,
+        solvers.Newton,
+    ]
     found += [solvers.AMG, *methods.METHODS.values()]
-    try:
-        from gll.projected import AutoSearch, Projected
-
-        found += [AutoSearch, Projected]
-    except ImportError:
-        pass
     return {kind.__name__: kind for kind in found}
 
 

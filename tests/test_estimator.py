@@ -20,6 +20,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import gll
+import gll.projected
 from gll.calibration import expected_calibration_error
 from gll.estimator import GraphLearningClassifier
 from gll.points import SparsePoints
@@ -635,3 +636,25 @@ def test_verbose_tells_the_stages(capsys: pytest.CaptureFixture[str]) -> None:
     assert told.count("\n") >= 6
     GraphLearningClassifier("laplace").fit(x, y)
     assert capsys.readouterr().err == ""
+
+
+def test_recall_of_an_approximate_search_is_measured() -> None:
+    x = np.random.default_rng(0).normal(size=(400, 8))
+    y = np.where(np.arange(400) < 40, np.arange(400) % 3, -1)
+    exact = GraphLearningClassifier("laplace").fit(x, y)
+    assert exact.recall_ == 1
+    poor = GraphLearningClassifier("laplace", search=gll.Faiss("IVF40,Flat", nprobe=1)).fit(x, y)
+    near, found = gll.Exact()(torch.from_numpy(x), 10), gll.Faiss("IVF40,Flat", nprobe=1)(torch.from_numpy(x), 10)
+    share = np.mean([len(np.intersect1d(a, b)) / 10 for a, b in zip(near.numpy(), found.numpy(), strict=True)])
+    assert share < 0.9
+    assert poor.recall_ == pytest.approx(share, abs=1e-9)
+    assert "recall" in poor.timings_
+
+
+def test_many_points_are_searched_in_cells() -> None:
+    x, _, y = blobs(3000, labels=10)
+    search = gll.projected.AutoSearch(max_exact=1000)
+    model = GraphLearningClassifier("laplace", search=search, verbose=1).fit(x, y)
+    assert 0.95 < model.recall_ <= 1
+    exact = GraphLearningClassifier("laplace", search="exact").fit(x, y)
+    assert (model.transduction_ == exact.transduction_).mean() > 0.99
