@@ -94,7 +94,7 @@ def run(
     kind: Annotated[str, typer.Option("--features", help="vae (cached by features.py) or pixels")] = "vae",
     nodes: Annotated[int, typer.Option(help="a random subset of so many; 0 for all")] = 0,
     k: Annotated[int, typer.Option(help="neighbours")] = 10,
-    method: Annotated[str, typer.Option(help="how labels spread: a name of gll.methods.METHODS")] = "laplace",
+    method: Annotated[str, typer.Option(help="how labels spread: a name of gll.methods.METHODS")] = "poisson",
     acquisitions: Annotated[str, typer.Option(help="names with commas between")] = ",".join(ACQUISITIONS),
     selections: Annotated[str, typer.Option(help="local-max, top-k, proportional")] = "local-max,top-k",
     start: Annotated[int, typer.Option(help="labels a class to begin with")] = 1,

@@ -122,8 +122,8 @@ class GaussianField:
     tensor([0.5625, 0.2500, 0.5625], dtype=torch.float64)
     """
 
-    tau: float = 0.01
-    noise: float = 0.01
+    tau: float = 0.03
+    noise: float = 0.1
     rank: int | None = None
     normalization: Normalization = Normalization.SYMMETRIC
 

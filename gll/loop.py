@@ -35,8 +35,8 @@ from gll.active import (
     AbstractSelection,
     Choice,
     ModelChange,
+    SigmaOpt,
     Situation,
-    VOpt,
     acquisition_from_name,
     as_config,
     choose,
@@ -82,11 +82,11 @@ class ActiveLearner:
         graph: the graph of all points.
         classes: the labels there are, all strings or all integers; any other label is then an error, which catches
             slips. By default the labels told so far.
-        method: how labels spread: a name of `METHODS`, or an object.
+        method: how labels spread: a name of `METHODS`, or an object. Poisson learning by default: it needs few labels.
         acquisition: what a label is worth; `ModelChange()` by default.
         selection: how a batch is made; by default as `choose` does.
-        cold_start: what a label is worth while fewer than two classes are known; `VOpt()` by default. It must need no
-            predictions.
+        cold_start: what a label is worth while fewer than two classes are known; `SigmaOpt()` by default. It must need
+            no predictions.
         seed: of everything random.
         truth: (n,) all labels, where known: then `history` records the accuracy on nodes without a label.
         autosave: a folder to keep the session in; written after every `suggest`, `tell` and `skip`.
@@ -110,7 +110,7 @@ class ActiveLearner:
         graph: Graph,
         *,
         classes: Sequence[Label] | None = None,
-        method: AbstractMethod | str = "laplace",
+        method: AbstractMethod | str = "poisson",
         acquisition: AbstractAcquisition | None = None,
         selection: AbstractSelection | None = None,
         cold_start: AbstractAcquisition | None = None,
@@ -125,7 +125,7 @@ class ActiveLearner:
         self.method = method_from_name(method) if isinstance(method, str) else method
         self.acquisition = ModelChange() if acquisition is None else acquisition
         self.selection = selection
-        self.cold_start = VOpt() if cold_start is None else cold_start
+        self.cold_start = SigmaOpt() if cold_start is None else cold_start
         for name, given, kind in (
             ("method", self.method, AbstractMethod),
             ("acquisition", self.acquisition, AbstractAcquisition),

@@ -43,6 +43,7 @@ from gll.active import (
 from gll.field import GaussianField
 from gll.graph import Normalization
 from gll.loop import ActiveLearner
+from gll.methods import method_from_name
 from tests.problems import F64, graph_of, one_hot, path, random_graph, star, two_cliques
 
 NONE, SYMMETRIC = Normalization.NONE, Normalization.SYMMETRIC
@@ -500,7 +501,7 @@ def test_the_loop_beats_random_on_digits(digits: tuple[gll.Graph, list[int]]) ->
 
 
 def test_accuracy_is_that_of_unlabelled_nodes() -> None:
-    learner = ActiveLearner(path(4), truth=["a", "b", "b", "b"])
+    learner = ActiveLearner(path(4), method="laplace", truth=["a", "b", "b", "b"])
     learner.tell(0, "a")
     assert learner.history[-1]["accuracy"] is None  # one class: no predictions yet
     learner.tell(3, "b")
@@ -513,12 +514,12 @@ def test_accuracy_is_that_of_unlabelled_nodes() -> None:
 def test_cold_start_and_one_class() -> None:
     learner = ActiveLearner(two_cliques(5, 1e-3))
     (first,) = learner.suggest()
-    assert (first.prediction, first.probability, first.reason) == (None, None, "VOpt")
+    assert (first.prediction, first.probability, first.reason) == (None, None, "SigmaOpt")
     with pytest.raises(ValueError, match="no predictions yet: labels of two classes are needed, 0 known"):
         _ = learner.probabilities
     learner.tell(first.index, "x")
     (second,) = learner.suggest()
-    assert second.reason == "VOpt"
+    assert second.reason == "SigmaOpt"
     assert second.index // 5 != first.index // 5
     learner.tell(second.index, "y")
     (third,) = learner.suggest()
@@ -623,7 +624,13 @@ def test_a_crash_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_stored_state_is_complete(tmp_path: Path) -> None:
     x = torch.randn(30, 2, dtype=F64)
-    learner = ActiveLearner(gll.knn_graph(x, 4), classes=["u", "v", "w"], method="poisson", warm_start=True, seed=9)
+    learner = ActiveLearner(
+        gll.knn_graph(x, 4),
+        classes=["u", "v", "w"],
+        method=method_from_name("laplace", tau=0.5),
+        warm_start=True,
+        seed=9,
+    )
     learner.tell([1, 2], ["u", "v"])
     learner.skip(7)
     learner.suggest(3)
@@ -650,7 +657,7 @@ def test_damaged_files(tmp_path: Path) -> None:
         (state[: len(state) // 2], "is damaged or no stored session"),
         ("[]", "is not a stored session of this library"),
         (state.replace('"version": 1', '"version": 2'), "has version 2, this library reads version 1"),
-        (state.replace('"name": "vopt"', '"name": "os.system"'), "unknown acquisition function 'os.system'"),
+        (state.replace('"name": "sigma-opt"', '"name": "os.system"'), "unknown acquisition function 'os.system'"),
     ]:
         (tmp_path / "state.json").write_text(broken)
         with pytest.raises(ValueError, match=message):
