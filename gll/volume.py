@@ -22,15 +22,14 @@ def log_shifts(probability: Float[Tensor, "n c"], share: Float[Tensor, " c"]) ->
     return shifts(probability.double().log(), share)
 
 
-def shifts(
-    score: Float[Tensor, "n c"], share: Float[Tensor, " c"], *, start: Float[Tensor, " c"] | None = None
-) -> Float[Tensor, " c"]:
+def shifts(score: Float[Tensor, "n c"], share: Float[Tensor, " c"]) -> Float[Tensor, " c"]:
     """Shifts b (C,), of mean zero, that bring the shares of argmax(score + b) as near to `share` as we can.
+
+    They are zero where the shares are right already.
 
     Args:
         score: (n, C) finite, or -inf where a class is impossible.
         share: (C,) the wanted shares, ≥ 0, summing to one. A class of share zero wins only where no other is possible.
-        start: where to start, from a similar problem.
 
     Differentiable in: nothing.
 
@@ -43,7 +42,6 @@ def shifts(
     wanted = torch.nonzero(q > 0).squeeze(1)
     if n == 0 or len(wanted) == 0:
         return q.new_zeros(classes)
-    b = q.new_zeros(classes) if start is None else start.detach().double()
     # Rows without a choice among the wanted classes have their class whatever the shifts: the others make up for them.
     some = s[:, wanted]
     choice = torch.isfinite(some).sum(1) > 1
@@ -51,8 +49,8 @@ def shifts(
     target = (_whole(q[wanted], n) - fixed).clamp(min=0)
     free = some[choice]
     target = _whole(target.double() / max(int(target.sum()), 1), len(free))
-    found = b[wanted]
-    if len(wanted) > 1 and len(free):
+    found = q.new_zeros(len(wanted))
+    if not torch.equal(torch.bincount(free.argmax(1), minlength=len(wanted)), target):
         found = _smoothed(free[:: max(1, len(free) // SAMPLE)], target.double() / len(free), found)
         found = _settle(free, target, found)
     values = s[torch.isfinite(s)]
