@@ -16,6 +16,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits, make_blobs
 from sklearn.metrics import accuracy_score
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -130,7 +131,8 @@ def test_far_points_get_finite_probabilities_and_change_nothing_for_the_others(f
 def test_fully_labelled_data_is_answered_inductively() -> None:
     x, truth, _ = blobs(150)
     model = GraphLearningClassifier().fit(x[:100], truth[:100])
-    assert accuracy_score(truth[100:], model.predict(x[100:])) > 0.85
+    votes = KNeighborsClassifier(10).fit(x[:100], truth[:100]).score(x[100:], truth[100:])
+    assert model.score(x[100:], truth[100:]) >= votes - 0.05
     assert model.n_unreached_ == 0
 
 

@@ -11,7 +11,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from gll.estimator import GraphLearningClassifier
 
 ESTIMATORS = [
-    GraphLearningClassifier("laplace"),
+    GraphLearningClassifier(),
     GraphLearningClassifier("laplace", metric="cosine", method_options={"tau": 0.01}),
     GraphLearningClassifier("poisson", n_neighbors=5, calibrate=True),
     GraphLearningClassifier("soft", metric="precomputed"),
