@@ -39,7 +39,6 @@ from gll.graph import Graph, Normalization
 from gll.implicit import solve
 from gll.labels import Labels
 from gll.reweight import poisson
-from gll.unreached import UnreachedWarning
 
 
 class FewerThanAskedWarning(UserWarning):
@@ -204,12 +203,8 @@ class SmallestNorm(AbstractAcquisition):
         if self.reweighted:
             graph = poisson(graph, labels)
         degree = float(graph.degree.mean())
-        with warnings.catch_warnings():  # what nothing reaches has u = 0, whether by τ or by rounding
-            warnings.simplefilter("ignore", UnreachedWarning)
-            solution = solve(Laplace(tau=self.tau * degree if degree > 0 else self.tau), graph, labels)
-        u = solution.value.double()
-        if solution.unreached_nodes is not None:
-            u = u.masked_fill(solution.unreached_nodes[:, None], 0)
+        # With τ > 0 every node is determined: where no label is connected, u = 0.
+        u = solve(Laplace(tau=self.tau * degree if degree > 0 else self.tau), graph, labels).value.double()
         return 1 - torch.linalg.vector_norm(u, dim=1)
 
 

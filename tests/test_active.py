@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import json
 import warnings
 from pathlib import Path
@@ -599,6 +600,18 @@ def test_resuming_changes_nothing(name: str, selection: str, tmp_path: Path) -> 
     assert found == straight
 
 
+def test_random_suggestions_differ_from_round_to_round_and_by_seed() -> None:
+    found = []
+    for seed in (1, 1, 2):
+        learner = ActiveLearner(path(50), cold_start=Random(), seed=seed)
+        first = [s.index for s in learner.suggest(4)]
+        learner.release()
+        found.append((first, [s.index for s in learner.suggest(4)]))
+    assert found[0] == found[1]
+    assert found[0][0] != found[0][1]
+    assert found[0][0] != found[2][0]
+
+
 def test_a_crash_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was told is on disk before anything is solved, and a write that fails leaves the old file whole."""
     learner = ActiveLearner(path(6), autosave=tmp_path, truth=list("aaabbb"))
@@ -751,3 +764,34 @@ def test_on_the_graph_of_a_classifier() -> None:
     classifier.update_labels(classifier.row_[index], labels)
     np.testing.assert_allclose(learner.probabilities, classifier.label_distributions_[classifier.row_], atol=1e-8)
     assert learner.classes == list(classifier.classes_)
+
+
+def test_the_benchmark_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from typer.testing import CliRunner
+
+    monkeypatch.syspath_prepend(str(Path(__file__).parent.parent / "benchmarks"))
+    spec = importlib.util.spec_from_file_location(
+        "benchmark_active", Path(__file__).parent.parent / "benchmarks/active.py"
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    benchmark = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(benchmark)
+    file, picture = tmp_path / "a.json", tmp_path / "a.png"
+    command = ["run", "--dataset", "digits", "--nodes", "200", "--most", "20", "--selections", "local-max"]
+    command += ["--json", str(file)]
+    runner = CliRunner()
+    for more in (["--acquisitions", "norm", "--seeds", "1"], ["--acquisitions", "norm,random", "--seeds", "2"]):
+        assert runner.invoke(benchmark.app, [*command, *more]).exit_code == 0
+        found = json.loads(file.read_text())["runs"]
+        if more[1] == "norm":
+            first = found
+            entry = found["norm local-max 0"]
+            assert entry["labels"] == [10, 20]
+            entry["choose_s"] = -1.0  # a mark: this run is not made again
+            file.write_text(json.dumps(json.loads(file.read_text()) | {"runs": found}))
+    assert found["norm local-max 0"] == first["norm local-max 0"]
+    assert sorted(found) == [f"{name} local-max {seed}" for name in ("norm", "random") for seed in (0, 1)]
+    assert "another configuration" in str(runner.invoke(benchmark.app, [*command, "--batch", "5"]).exception)
+    assert runner.invoke(benchmark.app, ["plot", str(file), "--out", str(picture)]).exit_code == 0
+    assert picture.read_bytes()[:4] == b"\x89PNG"
