@@ -38,7 +38,7 @@ import gll
 from gll.methods import METHODS, method_from_name
 
 LABELS = (1, 2, 3, 4, 5, 10, 20, 50, 100)
-PLAPLACE_LIMIT = 3000  # points; one Newton solve of ten classes takes minutes beyond
+PLAPLACE_LIMIT = 20_000  # points; one solve of ten classes takes minutes beyond
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,6 +10,7 @@ from gll.features import power_of_two_scale
 from gll.graph import Graph
 from gll.labels import Labels
 from gll.neighbors import AbstractNeighborSearch
+from gll.selection import sqdist_of_pairs
 
 
 def label_shares(graph: Graph, labels: Labels, search: AbstractNeighborSearch) -> tuple[Tensor, str]:
@@ -27,7 +28,8 @@ def label_shares(graph: Graph, labels: Labels, search: AbstractNeighborSearch) -
         x = graph.features.detach()
         x = x / power_of_two_scale(x)
         near = [group[search.query(x[index[group]], x, 1).squeeze(1)] for group in groups]
-        square = torch.stack([(x - x[index[g]]).double().square().sum(1) for g in near], 1)
+        node = torch.arange(len(x), device=x.device)
+        square = torch.stack([sqdist_of_pairs(x, node, index[g]).double() for g in near], 1)
         how = "by features"
     else:
         found = [_along_edges(graph, index[group]) for group in groups]

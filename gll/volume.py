@@ -108,13 +108,14 @@ def _smoothed(s: Tensor, q: Tensor, b: Tensor) -> Tensor:
 def _settle(s: Tensor, target: Tensor, b: Tensor) -> Tensor:
     """Class by class: the shift that gives the class its number of nodes, the other shifts being as they are."""
     classes = s.shape[1]
-    best, least = b, None
-    for _ in range(4 * classes):
+    best, least, patience = b, None, 2 * classes
+    for _ in range(20 * classes):
         count = torch.bincount((s + b).argmax(1), minlength=classes)
         error = int((count - target).abs().sum())
         if least is None or error < least:
-            best, least = b, error
-        if error == 0:
+            best, least, patience = b, error, 2 * classes
+        patience -= 1
+        if error == 0 or patience == 0:
             break
         c = int(torch.where(torch.isfinite(b), (count - target).abs(), -1).argmax())
         others = (s + b).index_fill(1, torch.tensor([c], device=s.device), -torch.inf).amax(1)

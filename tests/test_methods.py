@@ -14,7 +14,7 @@ from torch import Tensor
 
 import gll
 from gll.mbo import fidelity_flow, source_flow, threshold_dynamics
-from gll.methods import METHODS, AbstractMethod, Propagation, method_from_name
+from gll.methods import METHODS, AbstractMethod, AutoMethod, PoissonLearning, method_from_name
 from gll.readout import Readout
 from gll.volume import log_shifts, shifts
 from tests.problems import F64, graph_of, one_hot, path, random_graph
@@ -719,11 +719,16 @@ def test_wrong_arguments_are_named(name: str, as_user: None) -> None:
     refused("initial must have shape", initial=torch.zeros(3, 2))
 
 
-def test_auto_says_what_it_took() -> None:
+def test_auto_takes_the_measured_method_and_says_so() -> None:
     graph, y = clusters(90)
-    for count in (1, 29):
+    for count, name in ((1, "poisson-mbo"), (9, "poisson-mbo"), (10, "laplace"), (29, "laplace")):
         known = torch.full_like(y, -1)
         known[: 3 * count] = y[: 3 * count]
-        found = method_from_name("auto").propagate(graph, gll.Labels.from_classes(known, dtype=F64))
-        assert f"{count} labels" in found.description
-        assert isinstance(found, Propagation)
+        labels = gll.Labels.from_classes(known, dtype=F64)
+        found = method_from_name("auto").propagate(graph, labels)
+        other = method_from_name(name).propagate(graph, labels)
+        assert found.description.startswith(f"auto took {name}: {count} labels in the smallest class")
+        assert torch.equal(found.probability, other.probability)
+    method, why = AutoMethod.choose(one_hot([0, 1], [0, 1]), 1_000_000)
+    assert isinstance(method, PoissonLearning)
+    assert "1,000,000 nodes" in why
