@@ -14,6 +14,7 @@ from gll.loop import ActiveLearner, Suggestion
 from gll.neighbors import AbstractNeighborSearch, Exact
 from gll.nn import GraphLearningLayer
 from gll.nonlinear import Elliptic, GinzburgLandau, PLaplace
+from gll.projected import AutoSearch, Projected, RecallWarning, recall
 from gll.similarity import Constant, Gaussian, SelfTuned, Symmetrize, edge_sqdist, knn_graph
 from gll.solution import RESULT, Solution, SolveError
 from gll.unreached import Unreached, UnreachedWarning
@@ -28,6 +29,7 @@ __all__ = [
     "AbstractEquation",
     "AbstractNeighborSearch",
     "ActiveLearner",
+    "AutoSearch",
     "Constant",
     "Elliptic",
     "Exact",
@@ -43,6 +45,8 @@ __all__ = [
     "Normalization",
     "PLaplace",
     "Poisson",
+    "Projected",
+    "RecallWarning",
     "SelfTuned",
     "SoftLaplace",
     "Solution",
@@ -56,6 +60,7 @@ __all__ = [
     "calibration",
     "edge_sqdist",
     "knn_graph",
+    "recall",
     "reweight",
     "solve",
     "solvers",
