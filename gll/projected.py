@@ -32,6 +32,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from gll.features import power_of_two_scale
 from gll.neighbors import AbstractNeighborSearch, Exact
 from gll.selection import smallest, sqdist_of_pairs
 
@@ -269,9 +270,7 @@ def recall(
     k = index.shape[1] if k is None else k
     x = x.detach()
     rows = _draw(len(x), sample, seed, _CHECK).to(x.device)
-    # The exact search compares products, centred; a common factor keeps extreme values in range.
-    largest = x.abs().max()
-    x = x / torch.where(largest > 0, largest, 1)
+    x = x / power_of_two_scale(x)  # exactly, so that ties stay ties
     true = _true_neighbors(x, rows, k, Exact().max_bytes)
     found = index[rows, :k].to(x.device)
     sqdist = [sqdist_of_pairs(x, rows.repeat_interleave(k), i.flatten()).view(i.shape) for i in (true, found)]
