@@ -17,7 +17,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
-PAGES = (ROOT / "README.md", ROOT / "docs" / "performance.md")
+PAGES = (ROOT / "README.md", ROOT / "docs" / "active-learning.md", ROOT / "docs" / "performance.md")
 
 
 def layer(record: dict[str, Any], authors: dict[int, str]) -> str:
@@ -65,6 +65,32 @@ def demo(record: dict[str, Any], _: dict[int, str]) -> str:
     return "\n".join([*lines, "", _provenance(record)])
 
 
+def active(record: dict[str, Any], _: dict[int, str]) -> str:
+    curves: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for name, run in record["runs"].items():
+        acquisition, selection, _seed = name.split(" ")
+        curves.setdefault((acquisition, selection), []).append(run)
+    labels = next(iter(record["runs"].values()))["labels"]
+    columns = [m for m in (10, 20, 50, 100, 200, 300) if m in labels]
+
+    def mean(runs: list[dict[str, Any]], at: slice) -> float:
+        return sum(sum(run["accuracy"][at]) / len(run["accuracy"][at]) for run in runs) / len(runs)
+
+    whole = slice(None)
+    config = record["config"]
+    lines = [
+        f"{config['dataset']}, {config['nodes']:,} nodes: accuracy in % by number of labels.",
+        "",
+        f"| function | batch | {' | '.join(map(str, columns))} | mean |",
+        "|---|---|" + "---:|" * (len(columns) + 1),
+    ]
+    for (acquisition, selection), runs in sorted(curves.items(), key=lambda item: -mean(item[1], whole)):
+        at = [labels.index(m) for m in columns]
+        cells = [f"{100 * mean(runs, slice(i, i + 1)):.1f}" for i in at]
+        lines.append(f"| {acquisition} | {selection} | {' | '.join(cells)} | {100 * mean(runs, whole):.1f} |")
+    return "\n".join([*lines, "", _provenance(record)])
+
+
 def tables() -> dict[str, str]:
     """Every table by its name."""
     sys.path.insert(0, str(RESULTS.parent))
@@ -76,6 +102,8 @@ def tables() -> dict[str, str]:
         "layer-cuda": (layer, AUTHORS_MS["cuda"]),
         "fails-safely": (fails_safely, {}),
         "demo": (demo, {}),
+        "active-mnist": (active, {}),
+        "active-fashion": (active, {}),
     }
     made = {}
     for name, (maker, authors) in makers.items():
