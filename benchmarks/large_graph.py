@@ -266,7 +266,8 @@ def main(
     record: dict[str, Any] = {"rows": {}}
     if json_file is not None and json_file.exists():
         record = json.loads(json_file.read_text())
-    record |= environment() | {"threads": threads, "seed": seed}
+    record |= environment() | {"threads": threads, "config": {"seed": seed, "sizes": sizes}}
+    before = record.get("wall_s", 0.0)  # of the rows that were there
     jobs = [(p, 0) for p in PARTS[:3] if p in chosen]
     jobs += [("synthetic", int(n)) for n in sizes.split(",")] if "synthetic" in chosen else []
     start = time.perf_counter()
@@ -274,7 +275,7 @@ def main(
         key = f"synthetic {n:,}" if n else name
         with Console(stderr=True).status(key):
             record["rows"][key] = in_own_process(name, n, seed, threads)
-        record["seconds"] = time.perf_counter() - start
+        record["wall_s"] = before + time.perf_counter() - start
         if json_file is not None:
             write_json(json_file, record)  # after every row: a later one may take long, or be stopped
     show(record["rows"])
