@@ -193,7 +193,7 @@ def plot(
     axes[0][-1].legend(fontsize=7, loc="lower right")
     figure.tight_layout()
     out.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(out, dpi=80)
+    figure.savefig(out, dpi=70)
     print(f"wrote {out}: {out.stat().st_size / 1000:.0f} kB")
 
 
