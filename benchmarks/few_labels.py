@@ -38,6 +38,7 @@ import gll
 from gll.methods import METHODS, method_from_name
 
 LABELS = (1, 2, 3, 4, 5, 10, 20, 50, 100)
+WITH_PRIOR = ("laplace", "poisson", "poisson-reweighted", "poisson-mbo", "volume-mbo")
 PLAPLACE_LIMIT = 20_000  # points; one solve of ten classes takes minutes beyond
 
 
@@ -111,10 +112,8 @@ def graphlearning(make: Callable[[Any, Any, np.ndarray], Any]) -> Classifier:
 
 def rows() -> dict[str, Classifier]:
     """Every row of the table by its name."""
-    found: dict[str, Classifier] = {name: ours(name) for name in METHODS if name != "auto"}
-    found |= {f"{name} + prior": ours(name, prior=True) for name in ("laplace", "poisson", "poisson-mbo", "volume-mbo")}
-    if "auto" in METHODS:
-        found["auto"] = ours("auto")
+    found: dict[str, Classifier] = {name: ours(name) for name in METHODS}
+    found |= {f"{name} + prior": ours(name, prior=True) for name in WITH_PRIOR}
     found["scikit-learn LabelSpreading"] = scikit_learn(
         lambda task, _: LabelSpreading(kernel="knn", n_neighbors=task.k)
     )
@@ -273,7 +272,7 @@ def main(
                             row["accuracy"].append(float((found.cpu() == task.y)[rest].double().mean()))
                             done = len(row["accuracy"])
                             row["seconds"] += (taken - row["seconds"]) / done
-                    save()
+                        save()
     except KeyboardInterrupt:
         console.print("stopped early; the same command goes on from here")
     store = {place: row for place, row in store.items() if row["accuracy"]}

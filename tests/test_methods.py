@@ -14,7 +14,7 @@ from torch import Tensor
 
 import gll
 from gll.mbo import fidelity_flow, source_flow, threshold_dynamics
-from gll.methods import METHODS, AbstractMethod, AutoMethod, PoissonLearning, method_from_name
+from gll.methods import METHODS, AbstractMethod, AutoMethod, PoissonReweighted, method_from_name
 from gll.readout import Readout
 from gll.volume import log_shifts, shifts
 from tests.problems import F64, graph_of, one_hot, path, random_graph
@@ -580,9 +580,9 @@ def test_weights_act_where_a_method_says_so(name: str) -> None:
     found = method_from_name(name).propagate(graph, labels, label_weight=weight)
     other = method_from_name(name).propagate(graph, labels)
     moved = float((found.probability - other.probability).abs().max())
-    if type(method_from_name(name)).uses_label_weight and name != "auto":
+    if METHODS[name].uses_label_weight:
         assert moved > 1e-3
-    elif name != "auto":
+    else:
         assert moved == 0
 
 
@@ -719,16 +719,29 @@ def test_wrong_arguments_are_named(name: str, as_user: None) -> None:
     refused("initial must have shape", initial=torch.zeros(3, 2))
 
 
-def test_auto_takes_the_measured_method_and_says_so() -> None:
-    graph, y = clusters(90)
-    for count, name in ((1, "poisson-mbo"), (9, "poisson-mbo"), (10, "laplace"), (29, "laplace")):
-        known = torch.full_like(y, -1)
-        known[: 3 * count] = y[: 3 * count]
-        labels = gll.Labels.from_classes(known, dtype=F64)
-        found = method_from_name("auto").propagate(graph, labels)
-        other = method_from_name(name).propagate(graph, labels)
-        assert found.description.startswith(f"auto took {name}: {count} labels in the smallest class")
-        assert torch.equal(found.probability, other.probability)
-    method, why = AutoMethod.choose(one_hot([0, 1], [0, 1]), 1_000_000)
-    assert isinstance(method, PoissonLearning)
+@pytest.mark.parametrize(
+    ("count", "prior", "name"),
+    [
+        (1, False, "poisson-reweighted"),
+        (49, False, "poisson-reweighted"),
+        (50, False, "laplace"),
+        (1, True, "poisson-mbo"),
+        (50, True, "laplace"),
+    ],
+)
+def test_auto_takes_the_measured_method_and_says_so(count: int, prior: bool, name: str) -> None:
+    graph, y = clusters(200)
+    known = torch.full_like(y, -1)
+    known[: 3 * count] = y[: 3 * count]
+    labels = gll.Labels.from_classes(known, dtype=F64)
+    share = torch.full((3,), 1 / 3, dtype=F64) if prior else None
+    found = method_from_name("auto").propagate(graph, labels, class_prior=share)
+    other = method_from_name(name).propagate(graph, labels, class_prior=share)
+    assert found.description.startswith(f"auto took {name}: {count} labels in the smallest class")
+    assert torch.equal(found.probability, other.probability)
+
+
+def test_auto_leaves_mbo_to_graphs_of_moderate_size() -> None:
+    method, why = AutoMethod.choose(one_hot([0, 1], [0, 1]), 1_000_000, prior=True)
+    assert isinstance(method, PoissonReweighted)
     assert "1,000,000 nodes" in why
