@@ -208,7 +208,7 @@ def _smoothest(
     start = np.random.default_rng(0).standard_normal(n)
     operator = scipy.sparse.linalg.LinearOperator((n, n), matvec=flipped, dtype=np.float64)
     try:
-        value, vector = scipy.sparse.linalg.eigsh(operator, k=left, which="LA", v0=start, tol=1e-4)
+        value, vector = scipy.sparse.linalg.eigsh(operator, k=left, which="LA", v0=start, tol=1e-5)
     except scipy.sparse.linalg.ArpackError as error:
         raise RuntimeError(
             f"the {rank} smoothest modes of the graph were not found ({error}); ask for another rank, or for an exact "
