@@ -2,7 +2,7 @@
 
 from importlib.metadata import PackageNotFoundError, version
 
-from gll import active, calibration, reweight, solvers
+from gll import active, calibration, methods, reweight, solvers
 from gll.equations import AbstractEquation, Laplace, Poisson, SoftLaplace
 from gll.estimator import GraphLearningClassifier
 from gll.faiss import Faiss
@@ -60,6 +60,7 @@ __all__ = [
     "calibration",
     "edge_sqdist",
     "knn_graph",
+    "methods",
     "recall",
     "reweight",
     "solve",
