@@ -89,7 +89,7 @@ def test_the_search_is_faster_than_comparing_all_pairs() -> None:
 
 
 def test_same_points_same_neighbours() -> None:
-    x = clusters(3000, 100)
+    x = clusters(1500, 100)
     first = Projected()(x, 8)
     threads = torch.get_num_threads()
     torch.set_num_threads(2)
