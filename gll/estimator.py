@@ -267,7 +267,7 @@ class GraphLearningClassifier(ClassifierMixin, BaseEstimator):
         given, strength = node_labels(targets, old.weight, old.node, old.graph)
         with stages("solve"):
             found = self._propagate(old.method, old.graph, given, strength, targets.classes, initial)
-        with stages("calibrate"):
+        with stages("calibrate", self.calibrate):
             temperature = self._temperature(old.method, old.points, old.graph, given, strength, targets.classes, found)
         fitted = replace(old, targets=targets, propagation=found, temperature=temperature)
         self._publish(fitted, self.recall_, stages, columns_of(self))

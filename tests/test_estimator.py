@@ -23,7 +23,9 @@ from sklearn.preprocessing import StandardScaler
 import gll
 import gll.projected
 from gll.calibration import expected_calibration_error
+from gll.distinct import distinct_rows
 from gll.estimator import GraphLearningClassifier
+from gll.extend import join
 from gll.points import SparsePoints
 from gll.unreached import UnreachedWarning
 
@@ -116,8 +118,9 @@ def test_float32_gives_float32_near_float64() -> None:
     np.testing.assert_allclose(narrow.label_distributions_, wide.label_distributions_, atol=1e-4)
 
 
-@pytest.mark.parametrize("far", [1e3, 1e8, 1e30])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    ("far", "dtype"), [(1e3, np.float32), (1e3, np.float64), (1e8, np.float64), (3e38, np.float32), (1e300, np.float64)]
+)
 def test_far_points_get_finite_probabilities_and_change_nothing_for_the_others(far: float, dtype: Any) -> None:
     x, _, y = blobs()
     model = GraphLearningClassifier("laplace").fit(x.astype(dtype), y)
@@ -126,6 +129,8 @@ def test_far_points_get_finite_probabilities_and_change_nothing_for_the_others(f
     assert np.isfinite(p).all()
     np.testing.assert_allclose(p.sum(1), 1, atol=1e-5)
     np.testing.assert_array_equal(p[1:2], model.predict_proba(new[1:2]))
+    if far < 1e10:  # farther away, rounding cannot tell which training point is the nearest
+        assert model.predict(np.array([[far, -far], [-far, far]], dtype)).tolist() == [1, 2]
 
 
 def test_fully_labelled_data_is_answered_inductively() -> None:
@@ -149,6 +154,16 @@ def test_a_component_without_labels_is_counted_and_uniform() -> None:
     assert near.label_distributions_[-15:].max(1).min() == 1
     with pytest.raises(gll.SolveError, match="not connected"):
         clone(model).set_params(unreached="raise").fit(away, np.concatenate([y, np.full(15, -1)]))
+
+
+def test_unreached_rows_are_rows_and_keep_their_answer_when_asked_again() -> None:
+    x, _, y = blobs()
+    away = np.concatenate([x, x[:15] + 1000, x[:5] + 1000])  # with copies
+    y = np.concatenate([y, np.full(20, -1)])
+    with pytest.warns(UnreachedWarning):
+        model = GraphLearningClassifier("laplace", n_neighbors=5, class_prior=[0.2, 0.2, 0.6]).fit(away, y)
+    assert model.n_unreached_ == 20
+    np.testing.assert_array_equal(model.predict_proba(away), model.label_distributions_)
 
 
 def test_digits_with_few_labels() -> None:
@@ -219,6 +234,15 @@ def test_a_heavier_label_wins_more_points() -> None:
     laplace, soft = shares[::2], shares[1::2]
     assert laplace[0] < laplace[1] < laplace[2]
     assert soft[0] < soft[1] < soft[2]
+
+
+def test_a_heavier_neighbour_has_more_say_in_a_new_point() -> None:
+    x, y = np.array([[0.0], [1.0], [4.0], [5.0]]), np.array([0, 1, 0, 1])
+    weight = np.array([1.0, 3.0, 1.0, 1.0])
+    plain = GraphLearningClassifier("laplace", n_neighbors=2).fit(x, y)
+    heavy = GraphLearningClassifier("laplace", n_neighbors=2).fit(x, y, sample_weight=weight)
+    p, q = (m.predict_proba([[0.5]])[0] for m in (plain, heavy))
+    np.testing.assert_allclose(q[1] / q[0], 3 * p[1] / p[0], rtol=1e-9)
 
 
 def test_class_prior_moves_the_shares_of_the_classes() -> None:
@@ -660,3 +684,25 @@ def test_many_points_are_searched_in_cells() -> None:
     assert 0.95 < model.recall_ <= 1
     exact = GraphLearningClassifier("laplace", search="exact").fit(x, y)
     assert (model.transduction_ == exact.transduction_).mean() > 0.99
+
+
+@pytest.mark.parametrize(("far", "dtype"), [(3e38, torch.float32), (1e300, torch.float64)])
+def test_a_far_point_is_joined_to_different_nodes(far: float, dtype: torch.dtype) -> None:
+    base = torch.randn(500, 3, dtype=dtype)
+    index, share = join(base, torch.ones(500, dtype=dtype), torch.tensor([[far, -far, far]], dtype=dtype), 10)
+    assert len(index.unique()) == 10
+    assert share.tolist() == [[1.0] + [0.0] * 9]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_copies_are_found_also_where_hashes_collide(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = torch.randint(0, 3, (200, 3)).to(dtype)
+    x[0], x[1] = 0.0, -0.0  # equal, though their bits differ
+    rows = [tuple(row) for row in x.tolist()]
+    expected = [rows.index(row) for row in rows]
+    node, first = distinct_rows(x)
+    assert first[node].tolist() == expected
+    assert first.tolist() == sorted(set(expected))
+    monkeypatch.setattr("gll.distinct.hash_rows", lambda x: torch.zeros(len(x), dtype=torch.int64))
+    node, first = distinct_rows(x)
+    assert first[node].tolist() == expected

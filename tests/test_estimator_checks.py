@@ -13,7 +13,7 @@ from gll.estimator import GraphLearningClassifier
 ESTIMATORS = [
     GraphLearningClassifier(),
     GraphLearningClassifier("laplace", metric="cosine", method_options={"tau": 0.01}),
-    GraphLearningClassifier("poisson", n_neighbors=5, calibrate=True),
+    GraphLearningClassifier("poisson", n_neighbors=5),
     GraphLearningClassifier("soft", metric="precomputed"),
     GraphLearningClassifier("nearest", search="exact"),
 ]
@@ -22,7 +22,6 @@ ESTIMATORS = [
 # Two warnings of ours are right here: fewer points than neighbours, and a y of -1 and 1 alone.
 @pytest.mark.filterwarnings("ignore:n_neighbors = :UserWarning")
 @pytest.mark.filterwarnings("ignore:y holds -1 and 1 only:UserWarning")
-@pytest.mark.filterwarnings("ignore:calibrate=True needs labels:UserWarning")
 @parametrize_with_checks(ESTIMATORS)
 def test_scikit_learn_checks(estimator: Any, check: Callable[[Any], None]) -> None:
     check(estimator)
