@@ -45,13 +45,15 @@ class Outcome:
                 u, RESULT.SUCCESSFUL, 0, u.new_zeros(problem.classes), 0.0, None, lambda t: t, "nothing to solve"
             )
         equation = problem.inputs.equation
+        residual = problem.residual(u) if equation.linear else None
         if initial is not None:
             start = initial.index_select(0, problem.free)
             # A linear equation has one solution, whatever the start: take it only if it is nearer than zero.
-            if not equation.linear or float(problem.residual(start).abs().max()) < float(
-                problem.residual(u).abs().max()
-            ):
+            nearer = problem.residual(start) if equation.linear else None
+            if nearer is None or residual is None:
                 u = start
+            elif float(nearer.abs().max()) < float(residual.abs().max()):
+                u, residual = start, nearer
         method = linear.describe(m, problem.classes, u.device)
         bad = cls(u, RESULT.BREAKDOWN, 0, u[0], float("nan"), None, lambda t: t, method)
         if not equation.linear:
@@ -73,7 +75,8 @@ class Outcome:
         if isinstance(state, RESULT):
             return dataclasses.replace(bad, result=state)
 
-        found = solve_judged(linear, operator, state, -problem.residual(u), start=u)
+        residual = problem.residual(u) if residual is None else residual
+        found = solve_judged(linear, operator, state, -residual, start=u)
         if not bool(torch.isfinite(found.value).all()):
             return dataclasses.replace(bad, result=RESULT.NONFINITE_OUTPUT)
         off, tolerance = float(found.error.max()), max(ERROR_TOLERANCE, 10 * linear.rtol)

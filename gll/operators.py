@@ -38,6 +38,7 @@ class Operator:
         excess: (m,) the same for all columns, or (m, C), or (m, C, C) where columns are coupled.
         components: (m,) component of every node if constants on components are to be projected out, else None.
         groups: (m,) which nodes have to do with each other at all, or None for all: problems to be judged apart.
+        nodes: (m,) which nodes of the graph the free ones are, or None for all.
     """
 
     topology: Topology
@@ -45,6 +46,7 @@ class Operator:
     excess: Float[Tensor, "m *b"]
     components: Int[Tensor, " m"] | None = None
     groups: Int[Tensor, " m"] | None = None
+    nodes: Int[Tensor, " m"] | None = None
 
     @property
     def size(self) -> int:
@@ -66,7 +68,7 @@ class Operator:
             local = torch.einsum("mbc,mc->mb", self.excess, v)
         else:
             local = (self.excess[:, None] if self.excess.dim() == 1 else self.excess) * v
-        return self.topology.scatter(weight * self.topology.gather(v)) + local
+        return self.topology.laplacian(weight, v).add_(local)
 
     @cached_property
     def degree(self) -> Float[Tensor, "m *c"]:
@@ -104,9 +106,9 @@ class Operator:
         """Remove the mean on each component, where constants are in the null space."""
         return v if self.components is None else v - component_mean(v, self.components)
 
-    def scaled_matvec(self) -> Scaled:
+    def scaled_matvec(self, dtype: torch.dtype) -> Scaled:
         """D^-1/2 A D^-1/2 as a fast function, for iterations whose residuals are checked by `matvec`."""
-        return Scaled(self)
+        return Scaled(self, dtype)
 
     def scaled_dense(self) -> Tensor:
         """D^-1/2 A D^-1/2 as (m, m); (C, m, m) if columns differ; (mC, mC) if they are coupled.
@@ -148,11 +150,11 @@ class Operator:
 class Scaled:
     """v -> D^-1/2 A D^-1/2 v: one sparse product where a matrix serves all columns, differences otherwise."""
 
-    def __init__(self, operator: Operator) -> None:
-        self.operator, s, t = operator, operator.scale, operator.topology
+    def __init__(self, operator: Operator, dtype: torch.dtype) -> None:
+        self.operator, self.dtype, s, t = operator, dtype, operator.scale, operator.topology
         if operator.shared:
-            self.matrix = t.matrix(operator.weight * s[t.i, 0] * s[t.j, 0])
-            self.diagonal = operator.diagonal[:, None] * s**2
+            self.matrix = t.matrix((operator.weight * s[t.i, 0] * s[t.j, 0]).to(dtype))
+            self.diagonal = (operator.diagonal[:, None] * s**2).to(dtype)
 
     def __call__(self, v: Tensor) -> Tensor:
         if self.operator.shared:

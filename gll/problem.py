@@ -167,4 +167,4 @@ class Problem:
             excess = excess + outflow
         # The free nodes keep their order, so edges stay sorted with i < j.
         inner = Topology(len(self.free), a[inside], b[inside])
-        return Operator(inner, weight[inside], excess, self.components, self.groups)
+        return Operator(inner, weight[inside], excess, self.components, self.groups, self.free)

@@ -40,9 +40,8 @@ def smallest(distance: Tensor, wanted: int) -> tuple[Tensor, Tensor]:
     count = np.bincount(row, minlength=rows)
     width = int(count.max())
     place = row * width + np.arange(len(row)) - (np.cumsum(count) - count)[row]
-    value, column = np.full(rows * width, np.inf, entries.dtype), np.zeros(rows * width, np.int64)
-    value[place], column[place] = entries.reshape(-1)[found], found - row * n
-    value, column = value.reshape(rows, width), column.reshape(rows, width)
+    value, column = np.full((rows, width), np.inf, entries.dtype), np.zeros((rows, width), np.int64)
+    value.reshape(-1)[place], column.reshape(-1)[place] = entries.reshape(-1)[found], found - row * n
     order = np.argsort(value, axis=1)[:, :wanted]
     in_order = (torch.from_numpy(np.take_along_axis(a, order, 1)) for a in (value, column))
     return next(in_order), next(in_order)

@@ -15,7 +15,7 @@ from torch import Tensor
 import gll
 from gll.operators import Operator
 from gll.solution import RESULT
-from gll.solvers import AMG, AbstractLinearSolver, Auto, Cholesky, ConjugateGradient
+from gll.solvers import AMG, AbstractLinearSolver, Auto, Cholesky, ConjugateGradient, Multilevel
 from tests.problems import F64, LINEAR, graph_of, path, random_graph
 
 # Operators, and how to write them densely --------------------------------------------------------------------------
@@ -99,7 +99,7 @@ def test_operator_is_what_it_says(name: str) -> None:
     diagonal = operator.diagonal if operator.diagonal.dim() == 2 else operator.diagonal[:, None].expand(-1, 3)
     torch.testing.assert_close(diagonal, torch.diagonal(a.reshape(3 * m, 3 * m)).view(3, m).T)
     scale = operator.scale.expand(m, 3)
-    torch.testing.assert_close(operator.scaled_matvec()(v / scale), scale * product, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(operator.scaled_matvec(v.dtype)(v / scale), scale * product, rtol=1e-10, atol=1e-10)
     matrix = operator.scaled_dense()
     if operator.components is not None:
         return  # constants have eigenvalue one there: see the solves
@@ -228,12 +228,29 @@ class TestConjugateGradient(LinearSolverConformance):
     solver = ConjugateGradient(rtol=1e-12)
 
 
+class TestConjugateGradientInSinglePrecision(LinearSolverConformance):
+    solver = ConjugateGradient(rtol=1e-12, single=True)
+
+
+PER_COLUMN = ("weights per column", "excess per column", "all per column", "coupled")
+
+
+class TestMultilevel(LinearSolverConformance):
+    """Tiny systems are grouped down to two nodes, in double and in single precision."""
+
+    solver = ConjugateGradient(rtol=1e-12, preconditioner=Multilevel(coarsest=2))
+    not_served = PER_COLUMN
+
+
+class TestMultilevelInSinglePrecision(LinearSolverConformance):
+    solver = ConjugateGradient(rtol=1e-12, preconditioner=Multilevel(coarsest=2), single=True)
+    not_served = PER_COLUMN
+
+
 @pytest.mark.skipif(importlib.util.find_spec("pyamg") is None, reason="pyamg is not installed")
 class TestConjugateGradientWithAMG(LinearSolverConformance):
     solver = ConjugateGradient(rtol=1e-12, preconditioner=AMG())
-    not_served = (
-        *("weights per column", "excess per column", "all per column", "coupled", "singular", "singular, two parts"),
-    )
+    not_served = (*PER_COLUMN, "singular", "singular, two parts")
 
 
 class TestAuto(LinearSolverConformance):

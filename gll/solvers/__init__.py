@@ -5,6 +5,16 @@ from gll.solvers.auto import Auto
 from gll.solvers.base import AbstractLinearSolver
 from gll.solvers.cg import AbstractPreconditioner, ConjugateGradient
 from gll.solvers.cholesky import Cholesky
+from gll.solvers.multilevel import Multilevel
 from gll.solvers.newton import Newton
 
-__all__ = ["AMG", "AbstractLinearSolver", "AbstractPreconditioner", "Auto", "Cholesky", "ConjugateGradient", "Newton"]
+__all__ = [
+    "AMG",
+    "AbstractLinearSolver",
+    "AbstractPreconditioner",
+    "Auto",
+    "Cholesky",
+    "ConjugateGradient",
+    "Multilevel",
+    "Newton",
+]

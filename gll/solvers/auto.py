@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, final
 
 import torch
@@ -13,6 +13,7 @@ from gll.solution import RESULT
 from gll.solvers.base import AbstractLinearSolver, Goal
 from gll.solvers.cg import ConjugateGradient
 from gll.solvers.cholesky import Cholesky
+from gll.solvers.multilevel import Multilevel
 
 
 @dataclass(eq=False)
@@ -34,6 +35,8 @@ class Auto(AbstractLinearSolver):
         rtol: see `AbstractLinearSolver`.
         dense_cpu, dense_gpu: largest number of free nodes that is factorised at once; measured break-even points.
         dense_rescue: largest number that is factorised after conjugate gradients have not converged in `patience`.
+        multilevel: preconditions systems too large to be rescued so; give `Multilevel.of(graph)` to solve on one graph
+            again and again.
 
     >>> print(Auto().describe(size=20_000, columns=10, device=torch.device("cpu")))
     ConjugateGradient: 20,000 free nodes are more than 600, the measured break-even on a cpu
@@ -44,6 +47,7 @@ class Auto(AbstractLinearSolver):
     dense_gpu: int = 3000
     dense_rescue: int = 6000
     patience: int = 300
+    multilevel: Multilevel = field(default_factory=Multilevel)
 
     def _limit(self, device: torch.device) -> int:
         return self.dense_cpu if device.type == "cpu" else self.dense_gpu
@@ -70,11 +74,23 @@ class Auto(AbstractLinearSolver):
             state = direct.init(operator)
             return state if isinstance(state, RESULT) else _Chosen(operator, direct, state, why)
         rescue = size <= self.dense_rescue
-        iterative = ConjugateGradient(rtol=self.rtol, max_steps=self.patience if rescue else 20 * self.patience)
+        if rescue or not operator.shared:
+            iterative = ConjugateGradient(rtol=self.rtol, max_steps=self.patience if rescue else 20 * self.patience)
+        else:
+            why += "; Multilevel"
+            iterative = ConjugateGradient(
+                rtol=self.rtol,
+                max_steps=20 * self.patience,
+                preconditioner=self.multilevel,
+                single=device.type == "cpu",
+            )
         return _Chosen(operator, iterative, iterative.init(operator), why)
 
     def report(self, state: Any) -> str:
         return str(state.why)
+
+    def sharpen(self, state: Any) -> bool:
+        return bool(state.solver.sharpen(state.state))
 
     def is_direct(self, state: Any) -> bool:
         return isinstance(state.solver, Cholesky)

@@ -22,7 +22,7 @@ from torch import Tensor
 from gll.operators import Operator
 from gll.solution import RESULT
 
-ERROR_GOAL = 1e-8  # correcting goes on until the estimated error is below this, or stops shrinking
+ERROR_GOAL = 1e-8  # correcting goes on until the estimated error is below this, or rtol, or stops shrinking
 
 
 class Goal(NamedTuple):
@@ -90,6 +90,10 @@ class AbstractLinearSolver(ABC):
         """Whether `compute` is a factorisation, whose corrections shrink by a fixed factor where it is sound."""
         return False
 
+    def sharpen(self, state: Any) -> bool:
+        """Make later solves with this state more precise, if that is possible: asked when corrections do not help."""
+        return False
+
     @final
     def dtype_for(self, dtype: torch.dtype) -> torch.dtype:
         """The precision to work in for weights of this dtype."""
@@ -122,12 +126,12 @@ class AbstractLinearSolver(ABC):
         diagonal = as_columns(operator.diagonal)
         per_node = torch.where(diagonal > 0, diagonal, 1)
         exact, zero = rhs.shape[1] - bounds, rhs.new_zeros(rhs.shape[1])
-        aim = self.rtol if rtol is None else min(rtol, self.rtol)
+        aim, error_goal = self.rtol if rtol is None else min(rtol, self.rtol), max(ERROR_GOAL, self.rtol)
         goal = Goal(zero + aim, zero.clone(), zero[None] if size is None else size)
         goal.rtol[exact:], goal.atol[exact:] = 0, 0.5
         x, result, steps = self.compute(state, rhs, goal)
         x, best, correction = operator.project(x), float("inf"), None
-        for done in range(12):
+        for done in range(16):
             residual = operator.project(rhs - operator.matvec(x))
             ask, sizes = (residual / per_node).abs(), torch.maximum(operator.size_of(x), goal.size)
             relative = (ask / positive(sizes)).amax(0)
@@ -138,13 +142,17 @@ class AbstractLinearSolver(ABC):
             # A column of zeros asks for nothing and is allowed nothing: 0/0, solved.
             bound = (ask / goal.allowed(operator, x)).nan_to_num(0).max()
             worst, off, bound = torch.stack([worst_yet, error.max(), bound]).tolist()
-            score = max(bound, off / ERROR_GOAL)
+            score = bound if bounds and off == math.inf else max(bound, off / error_goal)
             # Stop when solved, when a correction did not halve what is wrong, or when it is not a number.
             solved, stuck = score <= 1, done > 0 and not score < best / 2
-            if (solved and done >= rounds) or (stuck and not solved) or not math.isfinite(worst):
+            if (solved and done >= rounds) or not math.isfinite(worst) or result is RESULT.BREAKDOWN:
                 break
-            if result is RESULT.BREAKDOWN:
-                break
+            if stuck and not solved:
+                if not self.sharpen(state):
+                    break
+                x, result, more = self.compute(state, rhs, goal)
+                x, best, correction, steps = operator.project(x), float("inf"), None, steps + more
+                continue
             best = score
             # Ask of the correction what is still missing, and a little more.
             tighter = max(min(aim, 0.3 * worst / max(score, 1e3 if solved else 1)), torch.finfo(x.dtype).eps)
@@ -161,7 +169,7 @@ class AbstractLinearSolver(ABC):
         elif result is RESULT.SUCCESSFUL:  # the solver believes to have converged, the true residual says otherwise
             result = RESULT.ILL_CONDITIONED
         finest = torch.finfo(x.dtype).eps
-        needed = max(finest, min(self.rtol, max(worst, finest) * ERROR_GOAL / off)) if off else self.rtol
+        needed = max(finest, min(self.rtol, max(worst, finest) * error_goal / off)) if off else self.rtol
         return LinearSolution(x, result, steps, relative, worst, error, done, needed)
 
 

@@ -5,8 +5,8 @@ A triangular solve goes row by row, which is no work for a GPU; products are. Wi
     L = ( A  0 )          L^-1 = (      A^-1        0   )
         ( B  C ),                ( -C^-1 B A^-1   C^-1  ),
 
-the inverse of a matrix follows from those of its halves: all small blocks on the diagonal are inverted side by side, and
-pairs of them are joined until one is left. What rounding this costs is repaired by correcting with true residuals.
+the inverse of a matrix follows from those of its halves: all small blocks on the diagonal are inverted side by side,
+and pairs of them are joined until one is left. What rounding this costs is repaired by correcting with true residuals.
 """
 
 from __future__ import annotations

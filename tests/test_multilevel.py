@@ -1,0 +1,142 @@
+"""The multilevel preconditioner: its groups, its matrix, its steps, and what it refuses."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+import gll
+from gll.operators import Operator
+from gll.solvers import Auto, ConjugateGradient, Multilevel
+from gll.solvers.multilevel import find_groups
+from tests.problems import F64, graph_of, random_graph
+
+
+def clusters(count: int, size: int, tie: float, seed: int = 0) -> gll.Graph:
+    """Cliques in a ring, tied to the next by one weak edge each."""
+    generator = torch.Generator().manual_seed(seed)
+    edges = []
+    for c in range(count):
+        edges += [(c * size + a, c * size + b) for a in range(size) for b in range(a)]
+    strong = len(edges)
+    edges += [(c * size, ((c + 1) % count) * size + 1) for c in range(count)]
+    i, j = torch.tensor(edges).T
+    weight = torch.cat([0.5 + torch.rand(strong, generator=generator, dtype=F64), torch.full((count,), tie, dtype=F64)])
+    topology, edge = gll.Topology.from_pairs(count * size, i, j)
+    return gll.Graph(topology, torch.zeros(topology.num_edges, dtype=F64).index_put((edge,), weight))
+
+
+def operator_of(graph: gll.Graph, excess: float = 1e-3) -> Operator:
+    return Operator(graph.topology, graph.weight, torch.full((graph.num_nodes,), excess, dtype=F64))
+
+
+@given(st.integers(0, 10**6))
+def test_every_node_shares_a_group_with_its_strongest_neighbour(seed: int) -> None:
+    graph = random_graph(20, seed=seed % 1000)
+    generator = torch.Generator().manual_seed(seed)
+    # Few different weights, so that ties are frequent; some are zero and tie nothing.
+    weight = torch.randint(0, 4, graph.weight.shape, generator=generator).to(F64)
+    (group, *_) = find_groups(graph.topology, weight, coarsest=1) or (torch.arange(20),)
+    dense = graph.with_weight(weight).to_dense()
+    for node in range(20):
+        strongest = torch.nonzero((dense[node] == dense[node].max()) & (dense[node] > 0)).flatten()
+        if len(strongest):
+            assert any(group[node] == group[other] for other in strongest)
+        else:
+            assert int((group == group[node]).sum()) == 1
+    # Groups hang together: no group without a path of positive edges inside it.
+    inside = (group[:, None] == group) * (dense > 0)
+    parts = gll.Graph.from_sparse(inside.to(F64)).components
+    assert len(torch.unique(parts)) == len(torch.unique(group))
+    assert sorted(set(group.tolist())) == list(range(int(group.max()) + 1))
+
+
+def test_groups_shrink_by_half_at_least_and_end_at_components() -> None:
+    graph = clusters(40, 6, 1e-3)
+    levels = find_groups(graph.topology, graph.weight, 1)
+    sizes = [graph.num_nodes, *(int(group.max()) + 1 for group in levels)]
+    assert all(b <= a / 2 for a, b in itertools.pairwise(sizes))
+    assert sizes[-1] == 1
+    apart = graph_of(7, [(0, 1), (1, 2), (3, 4)])  # components {0,1,2}, {3,4}, {5}, {6}
+    whole = find_groups(apart.topology, apart.weight, 1)
+    assert int(whole[-1].max()) + 1 == 4
+
+
+def matrix_of(apply: object, n: int) -> Tensor:
+    return apply(torch.eye(n, dtype=F64))  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("coarsest", [1, 5, 30])
+def test_equals_the_formula(coarsest: int) -> None:
+    """M = D^-1 + Σ P_l diag(A_l)^-1 P_lᵀ, with A_L^-1 on the last level, in the variables of unit diagonal."""
+    graph = clusters(12, 5, 0.01)
+    operator, n = operator_of(graph, 0.1), graph.num_nodes
+    found = matrix_of(Multilevel(coarsest=coarsest).prepare(operator), n)
+    a = torch.diag(operator.diagonal) - graph.to_dense()
+    expected = torch.diag(1 / operator.diagonal)
+    p = torch.eye(n, dtype=F64)
+    levels = find_groups(graph.topology, graph.weight, coarsest)
+    for depth, group in enumerate(levels):
+        p = p @ torch.nn.functional.one_hot(group).to(F64)
+        coarse = p.T @ a @ p
+        last = depth == len(levels) - 1
+        expected += p @ (torch.linalg.inv(coarse) if last else torch.diag(1 / coarse.diagonal())) @ p.T
+    root = operator.diagonal.sqrt()
+    torch.testing.assert_close(found, root[:, None] * expected * root, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(found, found.T, rtol=1e-10, atol=1e-10)
+    assert float(torch.linalg.eigvalsh((found + found.T) / 2).min()) > 0
+
+
+def test_takes_far_fewer_steps_where_clusters_hang_by_weak_ties() -> None:
+    graph = clusters(100, 8, 1e-2)
+    labels = gll.Labels(torch.tensor([0, 400]), torch.eye(2, dtype=F64))
+    jacobi = gll.solve(gll.Laplace(), graph, labels, solver=ConjugateGradient())
+    multi = gll.solve(gll.Laplace(), graph, labels, solver=ConjugateGradient(preconditioner=Multilevel(coarsest=50)))
+    direct = gll.solve(gll.Laplace(), graph, labels, solver=gll.solvers.Cholesky())
+    assert multi.steps < jacobi.steps / 3
+    torch.testing.assert_close(multi.value, direct.value, rtol=0, atol=1e-7)
+
+
+def test_groups_of_the_graph_serve_any_labels(device: torch.device) -> None:
+    graph = clusters(60, 8, 1e-2)
+    graph = gll.Graph(
+        gll.Topology(graph.num_nodes, graph.topology.i.to(device), graph.topology.j.to(device)), graph.weight.to(device)
+    )
+    kept = Multilevel.of(graph, coarsest=20)
+    for nodes in ([0, 240], [3, 77, 241, 300]):
+        value = torch.eye(2, dtype=F64, device=device)[torch.arange(len(nodes)) % 2]
+        labels = gll.Labels(torch.tensor(nodes, device=device), value)
+        expected = gll.solve(gll.Laplace(), graph, labels, solver=gll.solvers.Cholesky()).value
+        found = gll.solve(gll.Laplace(), graph, labels, solver=ConjugateGradient(preconditioner=kept, single=True))
+        torch.testing.assert_close(found.value, expected, rtol=0, atol=1e-8)
+
+
+def test_auto_uses_it_on_large_graphs_and_gradients_are_the_same() -> None:
+    x = torch.randn(900, 3, generator=torch.Generator().manual_seed(0), dtype=F64).requires_grad_()
+    labels = gll.Labels(torch.arange(10), torch.eye(2, dtype=F64).repeat(5, 1))
+    grads, values = [], []
+    for solver in (gll.solvers.Cholesky(), Auto(dense_cpu=10, dense_rescue=20, multilevel=Multilevel(coarsest=50))):
+        solution = gll.solve(gll.Laplace(), gll.knn_graph(x, 8), labels, solver=solver)
+        values.append(solution.value)
+        (grad,) = torch.autograd.grad((solution.value[:, 0] ** 2).sum(), x)
+        grads.append(grad)
+    assert "Multilevel" in solution.method
+    torch.testing.assert_close(values[1], values[0], rtol=0, atol=1e-8)
+    torch.testing.assert_close(grads[1], grads[0], rtol=0, atol=1e-7 * float(grads[0].abs().max()))
+
+
+def test_refuses_a_matrix_for_each_column() -> None:
+    graph = random_graph(14)
+    operator = Operator(graph.topology, graph.weight[:, None].expand(-1, 2), torch.ones(14, dtype=F64))
+    with pytest.raises(ValueError, match="one matrix for all columns"):
+        Multilevel().prepare(operator)
+
+
+def test_says_what_it_holds() -> None:
+    assert repr(Multilevel()) == "Multilevel(coarsest=1000)"
+    assert repr(Multilevel.of(clusters(10, 5, 0.1), coarsest=5)).endswith("levels over 50 nodes, coarsest=5)")
