@@ -42,6 +42,10 @@ from gll.methods import AbstractMethod, Propagation, method_from_name
 from gll.neighbors import AbstractNeighborSearch, Exact
 from gll.points import AbstractPoints, DensePoints, KnownSimilarities, Recorded, SparsePoints, check_similarities
 from gll.projected import AutoSearch, Projected, progress_bar, recall
+from gll.solvers.auto import Auto
+from gll.solvers.base import AbstractLinearSolver
+from gll.solvers.multilevel import Multilevel
+from gll.solvers.newton import Newton
 from gll.sparse import canonical
 from gll.targets import Targets
 from gll.unreached import Unreached, UnreachedWarning
@@ -49,6 +53,7 @@ from gll.unreached import Unreached, UnreachedWarning
 PRECOMPUTED = "precomputed"
 DENSE_BYTES = 2**30  # sparse features are made dense up to this size
 FOLDS = 5  # of the labels, for the temperature
+RTOL = 1e-6  # of the solves, where no solver is given: far below what a class or a probability depends on
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +71,8 @@ class Fitted:
         outside: neighbours and shares of the rows of weight zero, as new points.
         propagation: what the method found.
         temperature: of the probabilities.
+        multilevel: groups of nodes that precondition large solves. They depend on the graph only, and are kept for the
+            next solve; None for small graphs.
     """
 
     method: AbstractMethod
@@ -78,6 +85,7 @@ class Fitted:
     outside: tuple[Tensor, Tensor] | None
     propagation: Propagation
     temperature: float
+    multilevel: Multilevel | None
 
     def labels(self) -> tuple[Labels, Tensor | None]:
         """Labels of the nodes, the mean over their copies; and how much each counts, None for alike."""
@@ -103,6 +111,21 @@ class Fitted:
         if self.outside is not None:
             p[node < 0] = self.at(*self.outside)
         return p
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What stays the same from one solve to the next."""
+
+    method: AbstractMethod
+    graph: Graph
+    classes: NDArray[Any]
+    solver: AbstractLinearSolver | Newton
+
+
+def groups_of(graph: Graph) -> Multilevel | None:
+    """Groups of the nodes of a graph that is large enough to be solved with them."""
+    return Multilevel.of(graph) if graph.num_nodes > Auto().dense_rescue else None
 
 
 def node_labels(
@@ -238,10 +261,12 @@ class GraphLearningClassifier(ClassifierMixin, BaseEstimator):
         outside = points.join(x[np.flatnonzero(node < 0)]) if (node < 0).any() else None
         labels, strength = node_labels(targets, weight, node, graph)
         with stages("solve"):
-            found = self._propagate(method, graph, labels, strength, targets.classes, None)
+            multilevel = groups_of(graph)
+            task = Task(method, graph, targets.classes, self._solver(multilevel))
+            found = self._propagate(task, labels, strength, None)
         with stages("calibrate", self.calibrate):
-            temperature = self._temperature(method, points, graph, labels, strength, targets.classes, found)
-        fitted = Fitted(method, points, graph, targets, weight, node, row, outside, found, temperature)
+            temperature = self._temperature(task, points, labels, strength, found)
+        fitted = Fitted(method, points, graph, targets, weight, node, row, outside, found, temperature, multilevel)
         self._publish(fitted, share, stages, known)
         return self
 
@@ -266,10 +291,12 @@ class GraphLearningClassifier(ClassifierMixin, BaseEstimator):
             initial = old.propagation.score
         given, strength = node_labels(targets, old.weight, old.node, old.graph)
         with stages("solve"):
-            found = self._propagate(old.method, old.graph, given, strength, targets.classes, initial)
+            multilevel = old.multilevel or groups_of(old.graph)
+            task = Task(old.method, old.graph, targets.classes, self._solver(multilevel))
+            found = self._propagate(task, given, strength, initial)
         with stages("calibrate", self.calibrate):
-            temperature = self._temperature(old.method, old.points, old.graph, given, strength, targets.classes, found)
-        fitted = replace(old, targets=targets, propagation=found, temperature=temperature)
+            temperature = self._temperature(task, old.points, given, strength, found)
+        fitted = replace(old, targets=targets, propagation=found, temperature=temperature, multilevel=multilevel)
         self._publish(fitted, self.recall_, stages, columns_of(self))
         return self
 
@@ -451,24 +478,23 @@ class GraphLearningClassifier(ClassifierMixin, BaseEstimator):
         return min(int(k), nodes - 1)
 
     def _propagate(
-        self,
-        method: AbstractMethod,
-        graph: Graph,
-        labels: Labels,
-        strength: Tensor | None,
-        classes: NDArray[Any],
-        initial: Tensor | None,
-        unreached: str | None = None,
+        self, task: Task, labels: Labels, strength: Tensor | None, initial: Tensor | None, unreached: str | None = None
     ) -> Propagation:
-        return method.propagate(
-            graph,
+        return task.method.propagate(
+            task.graph,
             labels,
             label_weight=strength,
-            class_prior=self._prior(classes, graph),
+            class_prior=self._prior(task.classes, task.graph),
             initial=initial,
             unreached=unreached or self.unreached,
-            solver=self.solver,
+            solver=task.solver,
         )
+
+    def _solver(self, multilevel: Multilevel | None) -> AbstractLinearSolver | Newton:
+        if self.solver is not None:
+            solver: AbstractLinearSolver | Newton = self.solver
+            return solver
+        return Auto(rtol=RTOL) if multilevel is None else Auto(rtol=RTOL, multilevel=multilevel)
 
     def _prior(self, classes: NDArray[Any], graph: Graph) -> Tensor | None:
         prior = self.class_prior
@@ -488,14 +514,7 @@ class GraphLearningClassifier(ClassifierMixin, BaseEstimator):
         return torch.from_numpy(value).to(graph.weight.device)
 
     def _temperature(
-        self,
-        method: AbstractMethod,
-        points: AbstractPoints,
-        graph: Graph,
-        labels: Labels,
-        strength: Tensor | None,
-        classes: NDArray[Any],
-        found: Propagation,
+        self, task: Task, points: AbstractPoints, labels: Labels, strength: Tensor | None, found: Propagation
     ) -> float:
         """1, or the temperature under which labels that were hidden are the most likely."""
         if not self.calibrate:
@@ -512,9 +531,7 @@ class GraphLearningClassifier(ClassifierMixin, BaseEstimator):
             with warnings.catch_warnings():
                 # Hiding labels may cut nodes off. They are left out here, and are no news for the user.
                 warnings.simplefilter("ignore", UnreachedWarning)
-                once = self._propagate(
-                    method, graph, part, None if strength is None else strength[seen], classes, found.score, "uniform"
-                )
+                once = self._propagate(task, part, None if strength is None else strength[seen], found.score, "uniform")
             if once.unreached is not None:
                 hidden = hidden[~once.unreached[labels.index[hidden]]]
             probability.append(once.probability[labels.index[hidden]])

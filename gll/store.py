@@ -186,6 +186,7 @@ def _fill(model: GraphLearningClassifier, about: dict[str, Any], tensors: dict[s
         outside=outside,
         propagation=propagation,
         temperature=float(about["temperature"]),
+        multilevel=None,
     )
     stages = Stages(0)
     stages.seconds.update(about["timings"])
@@ -280,7 +281,7 @@ def _known_kinds() -> dict[str, type]:
         solvers.ConjugateGradient,
         solvers.Newton,
     ]
-    found += [solvers.AMG, *methods.METHODS.values()]
+    found += [solvers.AMG, solvers.Multilevel, *methods.METHODS.values()]
     return {kind.__name__: kind for kind in found}
 
 
@@ -298,6 +299,8 @@ def _plain(value: Any, name: str) -> Any:
         return [_plain(v, name) for v in value]
     if isinstance(value, Mapping):
         return {"pairs": [[_plain(k, name), _plain(v, name)] for k, v in value.items()]}
+    if isinstance(value, solvers.Multilevel):  # its groups are found again
+        value = dataclasses.replace(value, groups=None)
     if _known_kinds().get(type(value).__name__) is type(value):
         fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if f.init}  # type: ignore[arg-type]
         return {"object": type(value).__name__, "fields": {k: _plain(v, name) for k, v in fields.items()}}

@@ -499,6 +499,22 @@ def test_update_labels_starts_from_the_last_solution() -> None:
     assert 0 < model.n_iter_ < cold
 
 
+def test_a_large_graph_keeps_its_groups_between_solves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, truth, y = blobs(6500, labels=20)
+    model = GraphLearningClassifier("laplace", n_neighbors=6).fit(x, y)
+    assert "Multilevel" in model.description_
+    model.save(tmp_path / "model")
+    row = int(np.flatnonzero(y < 0)[0])
+    with monkeypatch.context() as patch:
+        patch.setattr("gll.solvers.multilevel.find_groups", lambda *_: pytest.fail("the groups are found again"))
+        model.update_labels([row], [truth[row]])
+    again = GraphLearningClassifier.load(tmp_path / "model").update_labels([row], [truth[row]])
+    np.testing.assert_array_equal(again.label_distributions_, model.label_distributions_)
+    sharp = GraphLearningClassifier("laplace", n_neighbors=6, solver=gll.solvers.ConjugateGradient(rtol=1e-10))
+    y[row] = truth[row]
+    np.testing.assert_allclose(model.label_distributions_, sharp.fit(x, y).label_distributions_, atol=2e-5)
+
+
 def test_update_labels_with_new_classes_shares_and_wrong_rows() -> None:
     x, truth, y = blobs()
     y = np.where(y == 2, -1, y)

@@ -17,6 +17,7 @@ from safetensors.torch import save_file
 from sklearn.datasets import make_blobs
 
 import gll
+import gll.projected
 from gll.estimator import GraphLearningClassifier
 from gll.methods import METHODS, AbstractMethod, Answer, Request
 from gll.store import StoreError
@@ -53,6 +54,7 @@ def same(one: GraphLearningClassifier, two: GraphLearningClassifier, new: Any) -
         {"method": "soft", "method_options": {"lam": 2.0}, "metric": "cosine"},
         {"method": METHODS["laplace"](tau=0.1), "search": gll.Exact(max_bytes=1 << 20)},
         {"solver": gll.solvers.ConjugateGradient(rtol=1e-8)},
+        {"solver": gll.solvers.Auto(rtol=1e-8), "search": gll.projected.AutoSearch()},
     ],
 )
 def test_predictions_come_back_to_the_bit(tmp_path: Path, options: dict[str, Any]) -> None:
