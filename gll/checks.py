@@ -6,9 +6,10 @@ import torch
 from torch import Tensor
 
 from gll.equations import AbstractEquation
-from gll.graph import Graph, sum_into
+from gll.graph import Graph
 from gll.labels import Labels
 from gll.problem import Inputs
+from gll.sums import sum_into
 
 
 def all_finite(*tensors: Tensor | None) -> bool:

@@ -24,11 +24,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 import scipy.sparse
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+
+from gll.sums import order_by, sum_into, take, weighted_differences
 
 # torch announces once a process that sparse CSR is in beta, and that its invariants are not checked. Hear it here, so
 # that a user does not have to.
@@ -73,7 +74,7 @@ class Topology:
         """The symmetric sparsity pattern as (row pointers, columns, edge of each entry)."""
         # Below the diagonal first: both halves being sorted, a stable sort by rows leaves the columns in order.
         row, col = torch.cat([self.j, self.i]), torch.cat([self.i, self.j])
-        order = _stable_order(row, self.num_nodes)
+        order = order_by(row, self.num_nodes)
         counts = torch.bincount(row, minlength=self.num_nodes)
         pointers = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
         edge = torch.arange(self.num_edges, device=row.device).repeat(2)
@@ -109,13 +110,7 @@ class Topology:
 
     def laplacian(self, weight: Float[Tensor, "edges _"], u: Float[Tensor, "n c"]) -> Float[Tensor, "n c"]:
         """Σ_y w_xy (u(x) - u(y)) by differences. No gradient passes."""
-        step = max(1, 2**20 // max(1, u.shape[1] * u.element_size()))
-        if u.device.type != "cpu" or self.num_edges <= step:
-            return self.scatter(weight * self.gather(u))
-        flow = u.new_empty(self.num_edges, u.shape[1])  # filled piece by piece: temporaries that stay in the cache
-        for i, j, w, part in zip(*(t.split(step) for t in (self.i, self.j, weight, flow)), strict=True):
-            torch.mul(u.index_select(0, i).sub_(u.index_select(0, j)), w, out=part)
-        return self.scatter(flow)
+        return self.scatter(weighted_differences(u, self.i, self.j, weight))
 
     def degree(self, value: Float[Tensor, "edges *c"]) -> Float[Tensor, "n *c"]:
         """Sum of the values of the edges at every node."""
@@ -245,25 +240,6 @@ class Graph:
         t = self.topology
         half = self.weight.new_zeros(t.num_nodes, t.num_nodes).index_put((t.i, t.j), self.weight)
         return half + half.T
-
-
-def _stable_order(row: Int[Tensor, " m"], bins: int) -> Int[Tensor, " m"]:
-    """Where to find the entries of row 0, of row 1, ...: `argsort`, which SciPy's conversion does in one pass."""
-    if row.device.type != "cpu" or not len(row):
-        return torch.argsort(row, stable=True)
-    entry, shape = np.arange(len(row)), (bins, len(row))
-    return torch.from_numpy(scipy.sparse.coo_array((entry, (row.numpy(), entry)), shape).tocsr().data)
-
-
-def take(u: Tensor, index: Int[Tensor, " m"]) -> Tensor:
-    """Rows of u. On a GPU in the form whose backward pass gives the same sum every time."""
-    return u[index] if u.is_cuda else u.index_select(0, index)
-
-
-def sum_into(bins: int, index: Int[Tensor, " m"], value: Tensor) -> Tensor:
-    """Sum the rows of `value` into `bins` rows: the transpose of `take`, and deterministic on a GPU too."""
-    zero = value.new_zeros(bins, *value.shape[1:])
-    return zero.index_put((index,), value, accumulate=True) if value.is_cuda else zero.index_add(0, index, value)
 
 
 def _columns(a: Tensor, like: Tensor) -> Tensor:

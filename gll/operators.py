@@ -10,8 +10,8 @@ its own transpose). Keeping e apart from the Laplacian matters: `matvec` works w
 cluster hanging on the rest by weights of 1e-12 still has an accurate residual. A factorisation that has
 lost those digits is repaired by iterating on such residuals (`solvers/base.py`).
 
-Solvers see the operator scaled to a unit diagonal, D^-1/2 A D^-1/2: weights may span hundreds of orders of
-magnitude, and Jacobi's preconditioner comes for free.
+Solvers see the operator scaled to a unit diagonal, D^-1/2 A D^-1/2 (`solvers/scaled.py`): weights may span hundreds of
+orders of magnitude, and Jacobi's preconditioner comes for free.
 
 Read next: `solution.py`.
 """
@@ -25,7 +25,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from gll.graph import Topology, sum_into
+from gll.graph import Topology
+from gll.sums import sum_into
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,62 +106,6 @@ class Operator:
     def project(self, v: Float[Tensor, "m c"]) -> Float[Tensor, "m c"]:
         """Remove the mean on each component, where constants are in the null space."""
         return v if self.components is None else v - component_mean(v, self.components)
-
-    def scaled_matvec(self, dtype: torch.dtype) -> Scaled:
-        """D^-1/2 A D^-1/2 as a fast function, for iterations whose residuals are checked by `matvec`."""
-        return Scaled(self, dtype)
-
-    def scaled_dense(self) -> Tensor:
-        """D^-1/2 A D^-1/2 as (m, m); (C, m, m) if columns differ; (mC, mC) if they are coupled.
-
-        Where constants are projected out, they are given eigenvalue one instead.
-        """
-        t, m, s = self.topology, self.size, self.scale
-        if self.shared:
-            matrix = s.new_zeros(m, m)
-            matrix.diagonal().copy_(self.diagonal * s[:, 0] ** 2)
-            entry = -self.weight * s[t.i, 0] * s[t.j, 0]
-            matrix.index_put_((t.i, t.j), entry)
-            matrix.index_put_((t.j, t.i), entry)
-            if self.components is not None:
-                null = 1 / s[:, 0]
-                norm = component_mean((null**2)[:, None], self.components)[:, 0]
-                count = torch.bincount(self.components)[self.components]
-                same = self.components[:, None] == self.components
-                matrix += same * (null[:, None] * null) / (norm * count)
-            return matrix
-        classes = s.shape[1] if s.shape[1] > 1 else max(self.weight.shape[-1] if self.weight.dim() == 2 else 1, 1)
-        weight = (self.weight if self.weight.dim() == 2 else self.weight[:, None]).expand(-1, classes)
-        s = s.expand(-1, classes)
-        entry = (-weight * s[t.i] * s[t.j]).T
-        matrix = s.new_zeros(classes, m, m)
-        matrix[:, t.i, t.j] = entry
-        matrix[:, t.j, t.i] = entry
-        matrix.diagonal(dim1=1, dim2=2).copy_((self.diagonal * s**2).T)
-        if not self.coupled:
-            return matrix
-        full = s.new_zeros(m, classes, m, classes)
-        full.diagonal(dim1=1, dim2=3).copy_(matrix.permute(1, 2, 0))
-        node = torch.arange(m, device=s.device)
-        off = self.excess * s[:, :, None] * s[:, None, :]
-        full[node, :, node, :] += off - torch.diag_embed(off.diagonal(dim1=1, dim2=2))
-        return full.view(m * classes, m * classes)
-
-
-class Scaled:
-    """v -> D^-1/2 A D^-1/2 v: one sparse product where a matrix serves all columns, differences otherwise."""
-
-    def __init__(self, operator: Operator, dtype: torch.dtype) -> None:
-        self.operator, self.dtype, s, t = operator, dtype, operator.scale, operator.topology
-        if operator.shared:
-            self.matrix = t.matrix((operator.weight * s[t.i, 0] * s[t.j, 0]).to(dtype))
-            self.diagonal = (operator.diagonal[:, None] * s**2).to(dtype)
-
-    def __call__(self, v: Tensor) -> Tensor:
-        if self.operator.shared:
-            return torch.addcmul(-(self.matrix @ v), self.diagonal, v)
-        s = self.operator.scale
-        return s * self.operator.matvec(s * v)
 
 
 def component_mean(v: Float[Tensor, "m c"], components: Int[Tensor, " m"], weight: Tensor | None = None) -> Tensor:

@@ -14,9 +14,10 @@ import torch
 from torch import Tensor
 
 from gll.equations import AbstractEquation
-from gll.graph import Topology, sum_into
+from gll.graph import Topology
 from gll.labels import Labels
 from gll.operators import Operator
+from gll.sums import sum_into
 
 
 @dataclass(frozen=True, eq=False)

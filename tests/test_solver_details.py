@@ -16,6 +16,7 @@ import gll
 from gll.operators import Operator
 from gll.solution import RESULT
 from gll.solvers import AMG, AbstractLinearSolver, Auto, Cholesky, ConjugateGradient, Newton
+from gll.solvers.scaled import scaled_dense
 from tests.problems import F64, LINEAR, cliques_hanging, grid, labels_at, one_hot, path, random_graph
 from tests.test_solvers import OPERATORS, dense_solve, rhs_for, solve_operator
 
@@ -90,7 +91,7 @@ def test_the_adjoint_raises_where_the_forward_solve_was_lucky() -> None:
 def test_columns_stop_by_themselves() -> None:
     """An eigenvector needs one step, a random column many: solved together, the first stays as it was after one."""
     operator = OPERATORS["excess at one node"]
-    scaled = operator.scaled_dense()
+    scaled = scaled_dense(operator)
     eigenvalue, vector = torch.linalg.eigh(scaled)
     easy = vector[:, 30:31] / operator.scale
     hard = rhs_for(operator, columns=1)

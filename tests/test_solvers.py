@@ -16,6 +16,7 @@ import gll
 from gll.operators import Operator
 from gll.solution import RESULT
 from gll.solvers import AMG, AbstractLinearSolver, Auto, Cholesky, ConjugateGradient, Multilevel
+from gll.solvers.scaled import Scaled, scaled_dense
 from tests.problems import F64, LINEAR, graph_of, path, random_graph
 
 # Operators, and how to write them densely --------------------------------------------------------------------------
@@ -99,8 +100,8 @@ def test_operator_is_what_it_says(name: str) -> None:
     diagonal = operator.diagonal if operator.diagonal.dim() == 2 else operator.diagonal[:, None].expand(-1, 3)
     torch.testing.assert_close(diagonal, torch.diagonal(a.reshape(3 * m, 3 * m)).view(3, m).T)
     scale = operator.scale.expand(m, 3)
-    torch.testing.assert_close(operator.scaled_matvec(v.dtype)(v / scale), scale * product, rtol=1e-10, atol=1e-10)
-    matrix = operator.scaled_dense()
+    torch.testing.assert_close(Scaled(operator, v.dtype)(v / scale), scale * product, rtol=1e-10, atol=1e-10)
+    matrix = scaled_dense(operator)
     if operator.components is not None:
         return  # constants have eigenvalue one there: see the solves
     if operator.coupled:

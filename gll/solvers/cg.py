@@ -20,9 +20,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from gll.operators import Operator, Scaled
+from gll.operators import Operator
 from gll.solution import RESULT
 from gll.solvers.base import AbstractLinearSolver, Goal
+from gll.solvers.scaled import Scaled
 
 DIGITS = 1e-4  # what an iteration in float32 is asked for: well above its rounding
 PATIENCE = 200  # steps in which it has to get there
@@ -66,7 +67,7 @@ class ConjugateGradient(AbstractLinearSolver):
     def init(self, operator: Operator) -> _Prepared:
         ready = None if self.preconditioner is None else self.preconditioner.prepare(operator)
         dtype = torch.float32 if self.single and operator.shared else operator.weight.dtype
-        return _Prepared(operator, operator.scaled_matvec(dtype), ready)
+        return _Prepared(operator, Scaled(operator, dtype), ready)
 
     def compute(self, state: Any, rhs: Float[Tensor, "m c"], goal: Goal) -> tuple[Tensor, RESULT, int]:
         if state.apply.dtype == rhs.dtype:
@@ -81,7 +82,7 @@ class ConjugateGradient(AbstractLinearSolver):
         wide = state.operator.weight.dtype
         coarse = state.apply.dtype != wide
         if coarse:
-            state.apply = state.operator.scaled_matvec(wide)
+            state.apply = Scaled(state.operator, wide)
         return coarse
 
     def _iterate(

@@ -16,6 +16,7 @@ from torch import Tensor
 from gll.operators import Operator
 from gll.solution import RESULT
 from gll.solvers.base import AbstractLinearSolver, Goal
+from gll.solvers.scaled import scaled_dense
 from gll.solvers.triangular import invert_lower, solve_factored
 
 
@@ -40,12 +41,12 @@ class Cholesky(AbstractLinearSolver):
     rtol: float = 1e-10
 
     def init(self, operator: Operator) -> Factor | RESULT:
-        matrix = operator.scaled_dense()
+        matrix = scaled_dense(operator)
         lower, info = torch.linalg.cholesky_ex(matrix)
         if bool((info > 0).any()):
             # Singular to rounding, or indefinite? A shift the size of rounding tells. It makes the factor inexact; that
             # is repaired by correcting with true residuals where possible, and the known answer reveals where not.
-            matrix = operator.scaled_dense()
+            matrix = scaled_dense(operator)
             matrix.diagonal(dim1=-2, dim2=-1).add_(64 * torch.finfo(matrix.dtype).eps * matrix.shape[-1] ** 0.5)
             lower, info = torch.linalg.cholesky_ex(matrix)
             if bool((info > 0).any()):

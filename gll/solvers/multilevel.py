@@ -22,10 +22,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from gll.graph import Graph, Topology, sum_into
+from gll.graph import Graph, Topology
 from gll.operators import Operator
 from gll.solvers.cg import AbstractPreconditioner
 from gll.solvers.triangular import invert_lower
+from gll.sums import sum_into
 
 
 @final
