@@ -17,6 +17,7 @@ The names of the methods are in `METHODS`, and nowhere else. Threshold dynamics 
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
@@ -27,7 +28,8 @@ from torch import Tensor
 from gll import reweight
 from gll.equations import Laplace, Poisson, SoftLaplace, require
 from gll.features import require_positive
-from gll.graph import sum_into
+from gll.graph import Graph, sum_into
+from gll.implicit import solve
 from gll.labels import Labels
 from gll.mbo import fidelity_flow, source_flow, threshold_dynamics
 from gll.nearest import label_shares
@@ -37,7 +39,8 @@ from gll.propagation import AbstractMethod, Answer, Propagation, Request, Solver
 from gll.readout import Readout
 from gll.solution import RESULT, Solution, SolveError
 from gll.solvers.auto import Auto
-from gll.unreached import Unreached
+from gll.sums import sum_into
+from gll.unreached import UnreachedWarning
 
 __all__ = [
     "METHODS",
@@ -144,26 +147,25 @@ class PoissonLearning(AbstractMethod):
 def on_resolved_edges(request: Request, run: Callable[[Request, Solver | None], Answer]) -> Answer:
     """Run a method that solves a Poisson equation, with the solver and on the edges for which it can be solved.
 
-    What flows through an edge decides both sides of it, so clusters that hang together by less than float64 resolves
-    make the equation ill-conditioned. To this precision they are not connected: their edges are cut, and the clusters
-    become components with sources of their own.
+    What flows through an edge decides both sides of it. So clusters that hang together by less than float64 resolves
+    make the equation ill-conditioned, and so does a labelled outlier, whose source has only thin edges to flow through.
+    To this precision they are not connected: thin edges are cut, the parts get sources of their own, and what is then
+    without a label follows its neighbours, by Laplace's equation on all edges.
     """
-    graph, failure = request.graph, SolveError(RESULT.ILL_CONDITIONED)
-    tries: list[tuple[float, Solver | None]] = [(0.0, request.solver), (1e-13, request.solver), (1e-9, request.solver)]
-    if request.solver is None and graph.weight.device.type == "cpu":
+    graph, solver, failure = request.graph, request.solver, SolveError(RESULT.ILL_CONDITIONED)
+    fast = Auto(dense_rescue=Auto().dense_cpu)
+    tries: list[tuple[float, Solver | None]] = [(0.0, solver)] + [(cut, solver) for cut in (1e-12, 1e-8, 1e-5)]
+    if solver is None and graph.weight.device.type == "cpu":
         # Auto factorises singular systems of up to 6,000 nodes, whose error it can then estimate best. Conjugate
         # gradients are thirty times faster at that size; where their answer is not good enough, they say so.
-        tries.insert(0, (0.0, Auto(dense_rescue=Auto().dense_cpu)))
-    degree = graph.degree.detach()
+        tries = [(0.0, fast)] + (tries if graph.num_nodes <= Auto().dense_rescue else tries[1:])
+    t, weight, degree = graph.topology, graph.weight.detach(), graph.degree.detach()
+    usual = degree[degree > 0].median() if bool((degree > 0).any()) else degree.new_zeros(())
     for cut, solver in tries:
-        weight = graph.weight
-        if cut > 0:
-            t = graph.topology
-            thin = weight.detach() < cut * torch.minimum(degree[t.i], degree[t.j])
-            if not bool((thin & (weight.detach() > 0)).any()):
-                continue
-            weight = torch.where(thin, 0, weight)
-        trimmed = graph if cut == 0 else graph.with_weight(weight)
+        thin = weight < cut * torch.maximum(torch.minimum(degree[t.i], degree[t.j]), usual)
+        if cut > 0 and not bool((thin & (weight > 0)).any()):
+            continue
+        trimmed = graph if cut == 0 else graph.with_weight(torch.where(thin, 0, graph.weight))
         try:
             answer = run(dataclasses.replace(request, graph=trimmed), solver)
         except SolveError as error:
@@ -171,17 +173,23 @@ def on_resolved_edges(request: Request, run: Callable[[Request, Solver | None], 
                 raise
             failure = error
             continue
-        if cut == 0:
-            return answer
-        lost = unlabelled_components(trimmed, request.labels)
-        if lost is not None and request.policy is Unreached.RAISE:
-            raise failure
-        if lost is not None:
-            answer = dataclasses.replace(answer, lost=lost if answer.lost is None else lost | answer.lost)
-        return dataclasses.replace(
-            answer, description=f"{answer.description}; edges below {cut:g} of both ends' degrees cut"
-        )
+        return answer if cut == 0 else _rejoined(answer, request, trimmed, cut)
     raise failure
+
+
+def _rejoined(answer: Answer, request: Request, trimmed: Graph, cut: float) -> Answer:
+    """The answer on a graph with fewer edges, extended along all edges to the parts that had no label."""
+    alone = unlabelled_components(trimmed, request.labels)
+    lost = answer.lost if alone is None else alone if answer.lost is None else alone | answer.lost
+    score = answer.score
+    if lost is not None:
+        known = torch.nonzero(~lost).squeeze(1)
+        with warnings.catch_warnings():  # what is still unreached is told by `propagate`
+            warnings.simplefilter("ignore", UnreachedWarning)
+            extended = solve(Laplace(), request.graph, Labels(known, score[known]), unreached=request.policy)
+        score, lost = extended.value, extended.unreached_nodes
+    text = f"{answer.description}; edges below {cut:g} of the usual degree were cut"
+    return dataclasses.replace(answer, score=score, lost=lost, description=text)
 
 
 def poisson_source(request: Request) -> Tensor:
