@@ -28,7 +28,7 @@ from torch import Tensor
 from gll import reweight
 from gll.equations import Laplace, Poisson, SoftLaplace, require
 from gll.features import require_positive
-from gll.graph import Graph, sum_into
+from gll.graph import Graph
 from gll.implicit import solve
 from gll.labels import Labels
 from gll.mbo import fidelity_flow, source_flow, threshold_dynamics
