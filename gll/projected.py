@@ -64,7 +64,8 @@ class Projected(AbstractNeighborSearch):
             as many again) are not projected.
         sample: how many points are searched in full to measure what the wanted recall takes.
         max_visit: most points that any point is compared with. It bounds the time: n · max_visit comparisons.
-        max_bytes: bound on temporary memory, beside the projected points and the result.
+        max_bytes: bound on the temporary memory of the search in cells; preparing it takes a centred copy of the points
+            and 64 numbers a point besides.
         seed: of the sample and of k-means.
         progress: told how far the search is; see `progress_bar`.
 
