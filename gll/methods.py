@@ -40,7 +40,7 @@ from gll.readout import Readout
 from gll.solution import RESULT, Solution, SolveError
 from gll.solvers.auto import Auto
 from gll.sums import sum_into
-from gll.unreached import UnreachedWarning
+from gll.unreached import Unreached, UnreachedWarning
 
 __all__ = [
     "METHODS",
@@ -165,15 +165,20 @@ def on_resolved_edges(request: Request, run: Callable[[Request, Solver | None], 
         thin = weight < cut * torch.maximum(torch.minimum(degree[t.i], degree[t.j]), usual)
         if cut > 0 and not bool((thin & (weight > 0)).any()):
             continue
-        trimmed = graph if cut == 0 else graph.with_weight(torch.where(thin, 0, graph.weight))
+        part = request
+        if cut > 0:
+            trimmed = graph.with_weight(torch.where(thin, 0, graph.weight))
+            part = dataclasses.replace(request, graph=trimmed, policy=Unreached.UNIFORM)
         try:
-            answer = run(dataclasses.replace(request, graph=trimmed), solver)
+            with warnings.catch_warnings():
+                if cut > 0:  # what is unreached in the end is told by `propagate`
+                    warnings.simplefilter("ignore", UnreachedWarning)
+                answer = run(part, solver)
+                return answer if cut == 0 else _rejoined(answer, request, part.graph, cut)
         except SolveError as error:
             if error.result not in (RESULT.MAX_STEPS, RESULT.ILL_CONDITIONED, RESULT.BREAKDOWN):
                 raise
             failure = error
-            continue
-        return answer if cut == 0 else _rejoined(answer, request, trimmed, cut)
     raise failure
 
 
@@ -184,12 +189,10 @@ def _rejoined(answer: Answer, request: Request, trimmed: Graph, cut: float) -> A
     score = answer.score
     if lost is not None:
         known = torch.nonzero(~lost).squeeze(1)
-        with warnings.catch_warnings():  # what is still unreached is told by `propagate`
-            warnings.simplefilter("ignore", UnreachedWarning)
-            extended = solve(Laplace(), request.graph, Labels(known, score[known]), unreached=request.policy)
+        extended = solve(Laplace(), request.graph, Labels(known, score[known]), unreached=request.policy)
         score, lost = extended.value, extended.unreached_nodes
     text = f"{answer.description}; edges below {cut:g} of the usual degree were cut"
-    return dataclasses.replace(answer, score=score, lost=lost, description=text)
+    return dataclasses.replace(answer, score=score, solution=None, lost=lost, description=text)
 
 
 def poisson_source(request: Request) -> Tensor:

@@ -468,6 +468,20 @@ def test_clusters_on_a_thread(name: str, bridge: float) -> None:
         assert found.unreached.tolist() == [False] * 3 + [True] * 3
 
 
+@pytest.mark.parametrize("name", ["poisson", "poisson-mbo", "volume-mbo", "poisson-reweighted", "laplace"])
+def test_outliers_do_not_drown_the_rest(name: str) -> None:
+    """A labelled outlier on an edge of 1e-20 would have a potential of 1e20; one without a label joins the rest."""
+    edges = [(0, 1), (1, 2), (0, 2), (3, 4), (4, 5), (3, 5), (2, 3), (5, 6), (0, 7)]
+    graph = graph_of(8, edges, [1.0] * 6 + [0.1, 1e-20, 1e-20])
+    found = method_from_name(name).propagate(graph, one_hot([1, 4, 6], [0, 1, 0]))
+    expected = [0, 0, 0, 1, 1, 1, 0, 0]
+    if name == "volume-mbo":  # two of three labels are of class 0, so five or six of the nodes are
+        assert found.classes[[0, 1, 2, 4, 7]].tolist() == [0, 0, 0, 1, 0]
+    else:
+        assert found.classes.tolist() == expected
+    assert found.unreached is None
+
+
 # Small and degenerate problems -------------------------------------------------------------------------------------
 
 
