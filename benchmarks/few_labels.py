@@ -188,7 +188,7 @@ def draw(store: dict[tuple[Any, ...], dict[str, Any]], path: Path) -> None:
     datasets = list(dict.fromkeys(row["dataset"] for row in store.values()))
     figure, axes = plt.subplots(1, len(datasets), figsize=(5 * len(datasets), 4.2), squeeze=False)
     for axis, dataset in zip(axes[0], datasets, strict=True):
-        methods = [m for m in METHODS if cells(store, dataset, m)] + ["scikit-learn LabelSpreading"]
+        methods = [m for m in METHODS if m != "auto" and cells(store, dataset, m)] + ["scikit-learn LabelSpreading"]
         for number, method in enumerate(methods):
             found = sorted(cells(store, dataset, method).items())
             style = {"color": "black", "linestyle": "--"} if method.startswith("scikit") else {}
@@ -236,11 +236,17 @@ def main(
     if unknown:
         raise SystemExit(f"unknown rows {unknown}; choose from: {', '.join(available)}")
 
+    def in_order() -> list[dict[str, Any]]:
+        """Rows as they are listed, whatever ran first."""
+        names, sets = list(available), list(dict.fromkeys(row["dataset"] for row in store.values()))
+        found = [row for row in store.values() if row["accuracy"] and row["method"] in available]
+        return sorted(found, key=lambda r: (sets.index(r["dataset"]), names.index(r["method"]), r["labels"]))
+
     def save() -> None:
         if json_file is not None:
             config = {"seed": seed, "k": k, "points": points, "trials": trials, "features": kind}
             wall = round(earlier + time.perf_counter() - start, 1)
-            write_json(json_file, environment() | {"config": config, "wall_s": wall, "rows": list(store.values())})
+            write_json(json_file, environment() | {"config": config, "wall_s": wall, "rows": in_order()})
 
     try:
         for dataset in datasets.split(","):
@@ -275,7 +281,7 @@ def main(
                         save()
     except KeyboardInterrupt:
         console.print("stopped early; the same command goes on from here")
-    store = {place: row for place, row in store.items() if row["accuracy"]}
+    store = {key(row): row for row in in_order()}
     save()
     show(store, console)
     if plot is not None:

@@ -430,8 +430,10 @@ class AutoMethod(AbstractMethod):
     - n ≥ `FEW`: `laplace`. Nothing is more accurate, and nothing is cheaper.
     - fewer, and a class prior: `poisson-mbo`, the best with a prior on average over the data sets; not on more than
       `LARGE` nodes, since it takes hundreds of products with the weight matrix.
-    - fewer, otherwise: `poisson-reweighted`. At one to five labels a class it is level with Poisson learning and its
-      MBO scheme on average, and far above Laplace; at ten to twenty it is ahead of all of them. It costs two solves.
+    - fewer, otherwise: `poisson-reweighted`. At one to five labels a class it is far above Laplace, and on average
+      within about a percent of `poisson-mbo`, which costs several times as much and passes no gradient; at ten to
+      twenty it is ahead on average. (`volume-mbo` is left out: without a prior it takes the shares of the labels for
+      those of the classes.) It costs two solves.
 
     Weights of labels act where the method that it takes uses them.
     """
