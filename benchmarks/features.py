@@ -121,10 +121,14 @@ def main(
     batch: Annotated[int, typer.Option(help="images a step")] = 128,
     rate: Annotated[float, typer.Option(help="learning rate at the start; falls to 0 like a cosine")] = 1e-3,
     seed: Annotated[int, typer.Option(help="of the weights, the order of the images and the noise")] = 0,
+    again: Annotated[bool, typer.Option("--again", help="train even if the file is there")] = False,
 ) -> None:
     """Train the VAE and store its means."""
     if dataset not in DATASETS:
         raise SystemExit(f"unknown dataset {dataset!r}; choose one of {', '.join(DATASETS)}")
+    if cache_file(dataset, out).exists() and not again:
+        print(f"{cache_file(dataset, out)} is there already; --again trains anew")
+        return
     images, classes = pixels(dataset)
     x = torch.from_numpy(images).to(device)
     code = train(x, dimensions=dimensions, epochs=epochs, batch=batch, rate=rate, seed=seed, report=True)
