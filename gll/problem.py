@@ -132,7 +132,11 @@ class Problem:
     def residual(self, u_free: Tensor) -> Tensor:
         """σ(u) + div φ(∇u) - f on the free nodes."""
         u = self.assemble(u_free, self.inputs.labels)
-        r = self.topology.scatter(self._flow(u, self.inputs))
+        if self.inputs.equation.linear:  # φ(q) = q
+            weight = self.inputs.weight if self.active is None else self.inputs.weight[self.active]
+            r = self.topology.laplacian(weight[:, None], u)
+        else:
+            r = self.topology.scatter(self._flow(u, self.inputs))
         balance = self._balance(u, self.inputs)
         return (r if balance is None else r + balance).index_select(0, self.free)
 

@@ -110,11 +110,11 @@ class ConjugateGradient(AbstractLinearSolver):
             indefinite |= curvature < -flat
             # No step in a finished column (0/0), nor, where constants are projected out, along what is left of them.
             alpha = torch.where(curvature > (flat if singular else 0), rz / curvature, 0)
-            x = torch.addcmul(x, p, alpha)
-            r = torch.addcmul(r, q, alpha, value=-1)
+            x.addcmul_(p, alpha)
+            r.addcmul_(q, alpha, value=-1)
             z = r if precondition is None else precondition(r)
             rz, last = dot(r, z), rz
-            p = torch.addcmul(z, p, torch.where(last != 0, rz / last, 0))
+            p.mul_(torch.where(last != 0, rz / last, 0)).add_(z)
             step += 1
             if step % self.check_every and step < max_steps:
                 continue

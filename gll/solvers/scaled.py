@@ -18,9 +18,12 @@ class Scaled:
         self.operator, self.dtype, s, t = operator, dtype, operator.scale, operator.topology
         if operator.shared:
             self.matrix = t.matrix((operator.weight * s[t.i, 0] * s[t.j, 0]).to(dtype))
+            self.ones = bool((operator.diagonal > 0).all())  # on the diagonal
             self.diagonal = (operator.diagonal[:, None] * s**2).to(dtype)
 
     def __call__(self, v: Tensor) -> Tensor:
+        if self.operator.shared and self.ones:
+            return torch.addmm(v, self.matrix, v, alpha=-1)
         if self.operator.shared:
             return torch.addcmul(-(self.matrix @ v), self.diagonal, v)
         s = self.operator.scale
