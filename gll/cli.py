@@ -1,14 +1,19 @@
-"""The command line: `gll demo`, `gll doctor FILE.npz`."""
+"""The command line: `gll demo`, `gll doctor FILE.npz`, `gll fit FEATURES.npz`."""
 
 from __future__ import annotations
 
+import enum
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from gll.fit import Outcome
 
 app = typer.Typer(
     help="Graph learning layers: spread a few labels over a similarity graph, with exact gradients.",
@@ -98,3 +103,117 @@ def doctor(
     console.print(table)
     for line in r.advice:
         console.print(f"• {line}", highlight=False)
+
+
+class MetricName(str, enum.Enum):
+    """What --metric may be."""
+
+    EUCLIDEAN = "euclidean"
+    COSINE = "cosine"
+    PRECOMPUTED = "precomputed"
+
+
+class UnreachedName(str, enum.Enum):
+    """What --unreached may be."""
+
+    UNIFORM = "uniform"
+    NEAREST = "nearest"
+    RAISE = "raise"
+
+
+@app.command()
+def fit(
+    features: Annotated[Path, typer.Argument(help="Points: an .npz or .npy array, or a sparse matrix of SciPy's.")],
+    labels: Annotated[
+        Path | None,
+        typer.Option(
+            help="Labels: a CSV with the header index,label (or id,label, for an array 'ids' in FEATURES), or one label "
+            "a line for every point (empty or -1: none); or an .npy or .npz array. By default the array 'labels' or 'y' "
+            "in FEATURES."
+        ),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write predictions and probabilities to this .npz file.")] = None,
+    report: Annotated[Path | None, typer.Option(help="Write a page (HTML) to this file.")] = None,
+    save: Annotated[Path | None, typer.Option(help="Write the fitted classifier to this file.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace files that exist.")] = False,
+    key: Annotated[str | None, typer.Option(help="Name of the array in FEATURES.")] = None,
+    method: Annotated[str, typer.Option(help="How labels are spread: auto, laplace, poisson, wnll, ...")] = "auto",
+    neighbors: Annotated[int, typer.Option(min=1, help="Neighbours of every point.")] = 10,
+    metric: Annotated[MetricName, typer.Option(help="precomputed: FEATURES are similarities.")] = MetricName.EUCLIDEAN,
+    class_prior: Annotated[
+        str | None,
+        typer.Option(help="Wanted shares of the classes: 3,4,3 or cat=3,dog=4 or a CSV with the header label,share."),
+    ] = None,
+    calibrate: Annotated[bool, typer.Option("--calibrate", help="Fit a temperature on hidden labels.")] = False,
+    unreached: Annotated[
+        UnreachedName, typer.Option(help="What points get that no label reaches; raise stops.")
+    ] = UnreachedName.UNIFORM,
+    device: Annotated[str, typer.Option(help="cpu, cuda, ...")] = "cpu",
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of what is drawn at random.")] = 0,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print warnings and errors only.")] = False,
+) -> None:
+    """Spread a few labels over all points, from files, and say how it went."""
+    from gll import fit as work
+
+    errors = Console(stderr=True, soft_wrap=True, highlight=False)
+
+    def say(kind: str, colour: str, text: str) -> None:
+        errors.print(Text.assemble((f"gll fit{kind}: ", colour), text))
+
+    request = work.Request(
+        features, labels, key, out, report, save, force, not quiet,
+        method, neighbors, metric.value, class_prior, calibrate, unreached.value, device, seed,
+    )  # fmt: skip
+    try:
+        outcome = work.fit(request, tell=lambda text: None if quiet else say("", "bold", text))
+        for note in outcome.notes:
+            say(" (note)", "yellow", note)
+        if not quiet:
+            _print_outcome(outcome)
+        written = work.write(outcome)
+    except (OSError, ValueError) as error:
+        say("", "red", str(error))
+        raise typer.Exit(1) from None
+    except KeyboardInterrupt:
+        say("", "red", "interrupted; no file was left half written")
+        raise typer.Exit(130) from None
+    if not quiet:
+        console.print(Text(f"wrote {', '.join(map(str, written))}" if written else "nothing written: give --out"))
+
+
+def _print_outcome(outcome: Outcome) -> None:
+    """The summary, as tables."""
+    from gll.fit import shown
+
+    table = Table(title="classes")
+    for name in ("class", "labels", "predicted", "confidence"):
+        table.add_column(name, justify="left" if name == "class" else "right")
+    for c in outcome.classes:
+        sure = "–" if c.confidence != c.confidence else f"{c.confidence:.2f}"
+        table.add_row(Text(shown(c.name)), f"{c.given:,}", f"{c.predicted:,}", sure)
+    console.print(table)
+    g, m = outcome.graph, outcome.model
+    table = Table(title="graph")
+    table.add_column("finding")
+    table.add_column("value", justify="right")
+    table.add_row("nodes (points)", f"{g.nodes:,} ({g.points:,})")
+    table.add_row("edges", f"{g.edges:,}")
+    table.add_row("components (largest)", f"{g.components:,} ({g.largest:,})")
+    table.add_row("points no label reaches", f"{g.unreached:,}")
+    table.add_row("recall of the search", "exact" if g.exact else f"{g.recall:.4f}")
+    for name, seconds in m.timings_.items():
+        table.add_row(f"seconds: {name}", f"{seconds:.2f}")
+    if outcome.request.calibrate:
+        table.add_row("temperature", f"{m.temperature_:.3f}")
+    console.print(table)
+    if outcome.uncertain:
+        table = Table(title="what to label next")
+        for name in ("point" if outcome.features.ids is None else "id", "most probable", "next", "margin"):
+            table.add_column(name, justify="right" if name == "margin" else "left")
+        for u in outcome.uncertain:
+            best = f"{shown(u.first)} ({u.first_probability:.2f})"
+            next_ = f"{shown(u.second)} ({u.second_probability:.2f})"
+            both = ("no label reaches it", "") if u.unreached else (best, next_)
+            table.add_row(Text(shown(u.name)), *map(Text, both), f"{u.margin:.3f}")
+        console.print(table)
+    console.print(Text(m.description_))
