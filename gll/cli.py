@@ -105,7 +105,7 @@ def doctor(
         console.print(f"• {line}", highlight=False)
 
 
-class MetricName(str, enum.Enum):
+class MetricName(enum.StrEnum):
     """What --metric may be."""
 
     EUCLIDEAN = "euclidean"
@@ -113,7 +113,7 @@ class MetricName(str, enum.Enum):
     PRECOMPUTED = "precomputed"
 
 
-class UnreachedName(str, enum.Enum):
+class UnreachedName(enum.StrEnum):
     """What --unreached may be."""
 
     UNIFORM = "uniform"
@@ -127,9 +127,9 @@ def fit(
     labels: Annotated[
         Path | None,
         typer.Option(
-            help="Labels: a CSV with the header index,label (or id,label, for an array 'ids' in FEATURES), or one label "
-            "a line for every point (empty or -1: none); or an .npy or .npz array. By default the array 'labels' or 'y' "
-            "in FEATURES."
+            help="Labels: a CSV with the header index,label (or id,label, for an array 'ids' in FEATURES), or one "
+            "label a line for every point (empty or -1: none); or an .npy or .npz array. By default the array 'labels' "
+            "or 'y' in FEATURES."
         ),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Write predictions and probabilities to this .npz file.")] = None,

@@ -24,11 +24,12 @@ from numpy.typing import NDArray
 
 import gll
 from gll.active import LocalMax, Margin, Situation, choose
-from gll.estimator import GraphLearningClassifier
+from gll.estimator import PRECOMPUTED, GraphLearningClassifier
 from gll.methods import METHODS
 from gll.reading import Features, GivenLabels, InputError, labels_inside, read_features, read_labels, read_prior
 from gll.solution import SolveError
 from gll.store import complete_file
+from gll.unreached import UnreachedWarning
 
 SUGGESTIONS = 10
 FORMAT = "gll.fit"
@@ -218,7 +219,7 @@ def fit(request: Request, tell: Callable[[str], None] = lambda _: None) -> Outco
         label_file = request.features
     labels = read_labels(label_file, features)
     tell(f"{label_file.name}: {labels}")
-    if request.neighbors >= len(features):
+    if request.metric != PRECOMPUTED and request.neighbors >= len(features):
         raise InputError(
             f"--neighbors {request.neighbors} needs more than {request.neighbors} points, but there are "
             f"{len(features)}: use at most {len(features) - 1}"
@@ -244,7 +245,8 @@ def fit(request: Request, tell: Callable[[str], None] = lambda _: None) -> Outco
             raise InputError(_told(error)) from error
         except ValueError as error:
             raise InputError(str(error)) from error
-    notes += dict.fromkeys(str(w.message) for w in heard if issubclass(w.category, UserWarning))
+    kinds = [w for w in heard if issubclass(w.category, UserWarning) and not issubclass(w.category, UnreachedWarning)]
+    notes += dict.fromkeys(str(w.message) for w in kinds)
     return summarise(
         request, features, labels, model, notes, {str(p): _sha256(p) for p in (request.features, label_file)}
     )
@@ -272,6 +274,13 @@ def summarise(
         sure = float(confidence[mine].mean()) if mine.any() else float("nan")
         classes.append(ClassSummary(str(name), given, int((code == c).sum()), sure))
     graph = _graph_summary(model, at_node, int(unreached.sum()))
+    if graph.unreached:
+        told = (
+            f"{graph.unreached:,} points are not reached by any label, and got the answer of --unreached "
+            f"{request.unreached}: label one point in each of the {graph.unlabelled_components:,} components without a "
+            "label, or raise --neighbors"
+        )
+        notes = [*notes, told]
     return Outcome(
         request,
         features,
@@ -294,7 +303,7 @@ def most_uncertain(
     Of a component that no label reaches, one point will do: the one with the largest degree stands for it.
     """
     graph = model.graph_.detach()
-    nodes, labelled = graph.num_nodes, np.zeros(graph.num_nodes, np.bool_)
+    labelled = np.zeros(graph.num_nodes, np.bool_)
     labelled[model.node_[labels.known]] = True
     wanted = ~unreached[model.row_] & ~labelled
     component, degree = graph.components.cpu().numpy(), graph.degree.cpu().numpy()
@@ -379,7 +388,7 @@ def write(outcome: Outcome) -> list[Path]:
         # Every file is complete under its temporary name before the first of them gets its own.
         if r.out is not None:
             with files.enter_context(complete_file(r.out)).open("wb") as file:
-                np.savez(file, **result_arrays(outcome))
+                np.savez(file, **result_arrays(outcome))  # type: ignore[arg-type]  # NumPy's stub mixes names and options
         if r.report is not None:
             from gll.report import page
 

@@ -54,7 +54,7 @@ class Features:
     path: Path
     key: str | None
     value: Any
-    ids: NDArray[np.str_] | None
+    ids: NDArray[Any] | None
 
     def __len__(self) -> int:
         return int(self.value.shape[0])
@@ -166,12 +166,14 @@ def labels_inside(features: Features) -> bool:
 def read_prior(text: str, classes: list[Any]) -> list[float]:
     """Wanted shares of the classes, in their order: "3,4,3", "cat=3,dog=4", or a CSV file with the header label,share.
 
+    They are scaled to sum to one.
+
     Args:
         text: the shares, or the name of a file.
         classes: the classes, sorted.
 
-    >>> read_prior("dog=4, cat=3", ["cat", "dog"])
-    [3.0, 4.0]
+    >>> read_prior("dog=3, cat=1", ["cat", "dog"])
+    [0.25, 0.75]
     """
     pairs: list[tuple[str, str]]
     if Path(text).is_file():
@@ -206,7 +208,8 @@ def read_prior(text: str, classes: list[Any]) -> list[float]:
         said = [f"{_some(missing)} have no share"] if missing else []
         said += [f"{_some(strange)} are not among the labels"] if strange else []
         raise InputError(f"--class-prior must name every class once: {', and '.join(said)}")
-    return [found[str(c)] for c in classes]
+    total = sum(found.values())
+    return [found[str(c)] / total for c in classes]
 
 
 def _kind_of(path: Path) -> str:
@@ -243,13 +246,14 @@ def _damage(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _open_npz(path: Path) -> Iterator[Any]:
-    with _damage(path), np.load(path, allow_pickle=False) as file:
+    # Opened here: NumPy leaves a file open that it cannot read.
+    with _damage(path), path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
         yield file
 
 
 def _load_npy(path: Path) -> NDArray[Any]:
-    with _damage(path):
-        return np.asarray(np.load(path, allow_pickle=False))
+    with _damage(path), path.open("rb") as opened:
+        return np.asarray(np.load(opened, allow_pickle=False))
 
 
 def _load_sparse(path: Path) -> Any:
@@ -292,7 +296,7 @@ def _feature_key(path: Path, arrays: dict[str, tuple[tuple[int, ...], np.dtype[A
     raise InputError(f"{path} has {what}: {listed or 'it is empty'}; name the one by --key")
 
 
-def _features(path: Path, key: str | None, x: Any, ids: NDArray[np.str_] | None) -> Features:
+def _features(path: Path, key: str | None, x: Any, ids: NDArray[Any] | None) -> Features:
     named = f"{path}" if key is None else f"array {key!r} of {path}"
     if x.ndim != 2 or x.dtype.kind not in "fiub":
         raise InputError(
@@ -324,12 +328,12 @@ def _require_finite(named: str, x: Any) -> None:
     rows = np.unique(row)
     raise InputError(
         f"{named} has {len(row):,} entries that are NaN or infinite, in {len(rows):,} of {x.shape[0]:,} rows: "
-        f"{'row' if len(rows) == 1 else 'rows'} {_some(rows.tolist())} (the first is {value[0]} in row {row[0]}, column "
-        f"{column[0]}); remove these rows or fill the gaps"
+        f"{'row' if len(rows) == 1 else 'rows'} {_some(rows.tolist())} (the first is {value[0]} in row {row[0]}, "
+        f"column {column[0]}); remove these rows or fill the gaps"
     )
 
 
-def _ids(path: Path, ids: NDArray[Any]) -> NDArray[np.str_]:
+def _ids(path: Path, ids: NDArray[Any]) -> NDArray[Any]:
     if ids.ndim != 1 or ids.dtype.kind not in "iuU":
         raise InputError(
             f"array 'ids' of {path} must hold one string or whole number for every point, got {ids.dtype} of shape "
@@ -338,7 +342,7 @@ def _ids(path: Path, ids: NDArray[Any]) -> NDArray[np.str_]:
     names = ids.astype(str)
     once, count = np.unique(names, return_counts=True)
     if len(once) != len(names):
-        raise InputError(f"array 'ids' of {path} has {once[count > 1][0]!r} more than once")
+        raise InputError(f"array 'ids' of {path} has {str(once[count > 1][0])!r} more than once")
     return names
 
 
@@ -517,9 +521,9 @@ def _from_rows(path: Path, rows: list[tuple[int, int, str]], features: Features)
         line, row, label = conflicts[0]
         raise InputError(
             f"{path}, lines {seen[row][0]} and {line}: point {features.name(row)} is labelled {seen[row][1]!r} and "
-            f"{label!r} ({len(conflicts):,} such lines); keep one of them"
+            f"{label!r} ({len(conflicts):,} in all); keep one of them"
         )
-    notes = (f"{repeats:,} lines of {path.name} repeat a label that was given before",) if repeats else ()
+    notes = (f"repeated lines in {path.name}, with the same label as before: {repeats:,}",) if repeats else ()
     return _given(fields, notes)
 
 

@@ -10,19 +10,22 @@ import base64
 import datetime
 import io
 import math
+import warnings
 from html import escape
 from typing import Any
 
 import numpy as np
 import scipy.sparse
-import torch
+import scipy.sparse.linalg
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+import gll
 from gll.estimator import PRECOMPUTED, GraphLearningClassifier
 from gll.fit import Outcome, shown
 
 DRAWN = 20_000  # points in the picture; of more, a sample
+SMALL = 500  # nodes of a graph whose eigenvectors are found exactly
 COLOURS = (
     "#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#ee7733", "#009988", "#bb8866", "#8866cc",
 )  # fmt: skip
@@ -47,12 +50,14 @@ td.n, th.n { text-align: right; white-space: nowrap } td.label { min-width: 7rem
 .bar { min-width: 6rem; width: 30% } .bar span { display: block; height: .8rem; margin-top: .35rem; border-radius: 2px;
   min-width: 1px; print-color-adjust: exact; -webkit-print-color-adjust: exact }
 dl { display: grid; grid-template-columns: repeat(auto-fit, minmax(9rem, 1fr)); gap: .6rem; margin: .75rem 0 }
-dl div { background: var(--card); border-radius: .4rem; padding: .5rem .7rem } dt { color: var(--soft); font-size: .85rem }
+dl div { background: var(--card); border-radius: .4rem; padding: .5rem .7rem }
+dt { color: var(--soft); font-size: .85rem }
 dd { margin: 0; font-size: 1.1rem; font-variant-numeric: tabular-nums }
 .note { background: var(--warnback); color: var(--warn); border-radius: .4rem; padding: .5rem .8rem; margin: .6rem 0 }
 pre { background: var(--card); border-radius: .4rem; padding: .7rem .9rem; white-space: pre-wrap; font-size: .9rem }
 img, svg { max-width: 100%; height: auto; display: block } svg text { fill: var(--soft); font-size: 12px }
 svg rect { fill: var(--mark) } svg line { stroke: var(--line) }
+@media (max-width: 36rem) { .bar, th:last-child:empty { display: none } }
 @media print { body { max-width: none; padding: 0 } h2 { break-after: avoid } tr, dl div, figure { break-inside: avoid }
   :root { --ink: #000; --soft: #444; --line: #bbb; --paper: #fff; --card: #f2f2f2; --warn: #000; --warnback: #eee } }
 """.strip()
@@ -89,8 +94,8 @@ def page(outcome: Outcome) -> str:
 def class_colours(outcome: Outcome) -> list[str]:
     """A colour for every class; the ten most frequent get one of their own."""
     counts = [c.predicted for c in outcome.classes]
-    shownly = sorted(sorted(range(len(counts)), key=lambda c: -counts[c])[: len(COLOURS)])
-    own = dict(zip(shownly, COLOURS, strict=False))
+    frequent = sorted(sorted(range(len(counts)), key=lambda c: -counts[c])[: len(COLOURS)])
+    own = dict(zip(frequent, COLOURS, strict=False))
     return [own.get(c, OTHER) for c in range(len(counts))]
 
 
@@ -120,7 +125,7 @@ def _head(outcome: Outcome) -> str:
     now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
     return (
         f"<header><h1>{escape(shown(outcome.request.features.name))}</h1>\n"
-        f'<p class="soft">{escape(str(outcome.labels))} · gll {escape(outcome.about()["versions"]["gll"])} · {now}</p></header>'
+        f'<p class="soft">{escape(str(outcome.labels))} · gll {escape(gll.__version__)} · {now}</p></header>'
     )
 
 
@@ -140,7 +145,7 @@ def _classes(outcome: Outcome, colours: list[str]) -> str:
         width = 100 * summary.predicted / most
         rows.append(
             [
-                f'<td class="label"><span class="dot" style="background:{colour}"></span>{escape(shown(summary.name))}</td>',
+                f'<td class="label">{_dot(colour)}{escape(shown(summary.name))}</td>',
                 f"{summary.given:,}",
                 f"{summary.predicted:,}",
                 f"{summary.predicted / total:.1%}",
@@ -150,8 +155,8 @@ def _classes(outcome: Outcome, colours: list[str]) -> str:
         )
     table = _table(["class", "#labels", "#predicted", "#share", "#confidence", ""], rows)
     return (
-        f'{table}\n<p class="soft">Confidence: the mean of the largest probability, over the points without a label that '
-        "are predicted so. Bars: how many are predicted.</p>"
+        f'{table}\n<p class="soft">Confidence: the mean of the largest probability, over the points without a label '
+        "that are predicted so. Bars: how many are predicted.</p>"
     )
 
 
@@ -169,9 +174,9 @@ def _uncertain(outcome: Outcome) -> str:
         rows.append([escape(shown(u.name)), best, second, f"{u.margin:.3f}", f"{u.entropy:.3f}"])
     table = _table([named, "most probable", "next", "#margin", "#entropy"], rows)
     return (
-        f"<p>A label on one of these points would say most. They are the least certain of their neighbourhoods, so no two "
-        f'of them say the same.</p>\n{table}\n<p class="soft">Margin: lead of the most probable class over the next. '
-        "Entropy: in nats; 0 is certain.</p>"
+        "<p>These points are the least certain among their neighbours: a label on one of them decides the most. They "
+        f'are chosen apart from each other, so that ten labels say more than one.</p>\n{table}\n<p class="soft">'
+        "Margin: lead of the most probable class over the next. Entropy: in nats; 0 is certain.</p>"
     )
 
 
@@ -187,7 +192,8 @@ def _graph(outcome: Outcome) -> str:
         ("points no label reaches", f"{g.unreached:,}"),
         ("recall of the search", "exact" if g.exact else f"{g.recall:.4f} (on a sample)"),
     ]
-    return f"{_facts(facts)}\n<p>How many neighbours the nodes have:</p>\n<figure style='margin:0'>{histogram(g.neighbors)}</figure>"
+    picture = f'<figure style="margin:0">{histogram(g.neighbors)}</figure>'
+    return f"{_facts(facts)}\n<p>How many neighbours the nodes have:</p>\n{picture}"
 
 
 def histogram(count: dict[int, int], bins: int = 24) -> str:
@@ -266,12 +272,12 @@ def _picture(outcome: Outcome, colours: list[str]) -> str:
     code = outcome.model.label_distributions_.argmax(1)[rows]
     data = base64.b64encode(_draw(place, code, outcome.labels.known[rows], colours)).decode()
     names = [
-        f'<span style="white-space:nowrap"><span class="dot" style="background:{colour}"></span>{escape(shown(c.name, 30))}</span>'
+        f'<span style="white-space:nowrap">{_dot(colour)}{escape(shown(c.name, 30))}</span>'
         for c, colour in zip(outcome.classes, colours, strict=True)
         if colour != OTHER
     ]
     if OTHER in colours:
-        names.append(f'<span class="dot" style="background:{OTHER}"></span>{colours.count(OTHER):,} other classes')
+        names.append(f"{_dot(OTHER)}{colours.count(OTHER):,} other classes")
     return (
         f"<p>{said}, {how}; the colour is the predicted class, points in a ring are the labelled ones.</p>\n"
         f"<p>{' &ensp; '.join(names)}</p>\n"
@@ -308,18 +314,24 @@ def positions(
 
 
 def _spectral(model: GraphLearningClassifier) -> NDArray[np.float64]:
-    """(nodes, 2) eigenvectors of D^-1/2 W D^-1/2 after the first; the nodes without neighbours are at the origin."""
+    """(nodes, 2) eigenvectors of D^-1/2 W D^-1/2 after the first, of large graphs roughly: it is for a picture.
+
+    Nodes without neighbours are at the origin.
+    """
     w = model.graph_.to_scipy().astype(np.float64)
     degree = np.asarray(w.sum(1)).ravel()
     scale = scipy.sparse.diags(np.where(degree > 0, degree, np.inf) ** -0.5)
-    n = w.shape[0]
-    if n <= 200:
-        vectors = torch.linalg.eigh(torch.from_numpy((scale @ w @ scale).toarray())).eigenvectors.numpy()
+    matrix, n = scale @ w @ scale, w.shape[0]
+    if n <= SMALL:
+        value, vector = np.linalg.eigh(matrix.toarray())
     else:
-        start = np.random.default_rng(0).normal(size=n)
-        _, vectors = scipy.sparse.linalg.eigsh(scale @ w @ scale, k=3, which="LA", tol=1e-3, v0=start)
-    vectors = np.pad(vectors, ((0, 0), (max(0, 3 - vectors.shape[1]), 0)))
-    return np.asarray(scale @ vectors[:, [-2, -3]])
+        # Unlike Lanczos' method, this one finds eigenvalues that coincide, and its time is bounded.
+        start = np.random.default_rng(0).normal(size=(n, 8))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that it stopped early
+            value, vector = scipy.sparse.linalg.lobpcg(matrix, start, maxiter=100)
+    vector = np.pad(vector[:, np.argsort(value)], ((0, 0), (1, 0)))  # two nodes have two eigenvectors only
+    return np.asarray(scale @ vector[:, [-2, -3]])
 
 
 def _draw(place: NDArray[np.float64], code: NDArray[np.int64], known: NDArray[np.bool_], colours: list[str]) -> bytes:
@@ -329,15 +341,19 @@ def _draw(place: NDArray[np.float64], code: NDArray[np.int64], known: NDArray[np
     axes.set_axis_off()
     colour = np.array(colours)[code]
     size = float(np.clip(12_000 / len(place), 2, 30))
-    free = ~known
-    axes.scatter(*place[free].T, c=colour[free], s=size, linewidths=0, alpha=0.8)
+    free, (x, y) = ~known, place.T
+    axes.scatter(x[free], y[free], c=colour[free], s=size, linewidths=0, alpha=0.8)
     ring = max(45.0, 2 * size) if known.sum() <= 500 else size
     for extra, shade in ((2.6, "white"), (1.9, "black")):  # one of the two rings shows on any ground
-        axes.scatter(*place[known].T, c=shade, s=ring * extra, linewidths=0)
-    axes.scatter(*place[known].T, c=colour[known], s=ring, linewidths=0)
+        axes.scatter(x[known], y[known], c=shade, s=ring * extra, linewidths=0)
+    axes.scatter(x[known], y[known], c=colour[known], s=ring, linewidths=0)
     out = io.BytesIO()
     figure.savefig(out, format="png", transparent=True)
     return out.getvalue()
+
+
+def _dot(colour: str) -> str:
+    return f'<span class="dot" style="background:{colour}"></span>'
 
 
 def _number(value: float) -> str:
