@@ -305,7 +305,7 @@ def _features(path: Path, key: str | None, x: Any, ids: NDArray[Any] | None) -> 
     if 0 in x.shape:
         raise InputError(f"{named} is empty: its shape is {tuple(x.shape)}")
     if x.dtype not in (np.float32, np.float64):
-        x = x.astype(np.float32 if x.dtype == np.float16 else np.float64)
+        x = x.astype(np.float32 if x.dtype.itemsize <= 2 else np.float64)  # exact for integers of 16 bits
     _require_finite(named, x)
     if ids is not None and len(ids) != x.shape[0]:
         raise InputError(f"{path} has {x.shape[0]:,} points, but {len(ids):,} ids")

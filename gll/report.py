@@ -174,9 +174,9 @@ def _uncertain(outcome: Outcome) -> str:
         rows.append([escape(shown(u.name)), best, second, f"{u.margin:.3f}", f"{u.entropy:.3f}"])
     table = _table([named, "most probable", "next", "#margin", "#entropy"], rows)
     return (
-        "<p>These points are the least certain among their neighbours: a label on one of them decides the most. They "
-        f'are chosen apart from each other, so that ten labels say more than one.</p>\n{table}\n<p class="soft">'
-        "Margin: lead of the most probable class over the next. Entropy: in nats; 0 is certain.</p>"
+        "<p>Here the two most probable classes are closest. The points are chosen apart from each other, because "
+        f'neighbours would mostly get the same label.</p>\n{table}\n<p class="soft">Margin: lead of the most probable '
+        "class over the next. Entropy: in nats; 0 is certain.</p>"
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse
+import typer
 from sklearn.datasets import load_digits
 from typer.testing import CliRunner, Result
 
@@ -444,6 +445,14 @@ def test_a_command_can_be_given_again(tmp_path: Path) -> None:
         "--labels", str(tmp_path / "l.csv"), "--key", "k", "--neighbors", "3", "--class-prior", "x=1,y=2",
         "--calibrate",
     ]  # fmt: skip
+
+
+def test_every_option_is_on_the_page_of_the_commands() -> None:
+    text = (Path(__file__).parent.parent / "docs" / "command-line.md").read_text()
+    for name, command in typer.main.get_command(app).commands.items():
+        part = text.partition(f"## gll {name}\n")[2].partition("\n## ")[0]
+        options = [option for entry in command.params for option in entry.opts if option.startswith("--")]
+        assert [option for option in options if f"`{option}" not in part and f" {option} " not in part] == [], name
 
 
 # The page
