@@ -317,8 +317,6 @@ def _require_finite(named: str, x: Any) -> None:
         x = x.tocoo()
         bad = ~np.isfinite(x.data)
         row, column, value = x.row[bad], x.col[bad], x.data[bad]
-        order = np.lexsort((column, row))
-        row, column, value = row[order], column[order], value[order]
     else:
         bad = ~np.isfinite(x)
         row, column = np.nonzero(bad)

@@ -323,7 +323,7 @@ def test_damaged_files(small: Callable[..., tuple[Path, Path]], tmp_path: Path) 
     wrong[len(whole) // 2] ^= 0xFF  # the checksum no longer fits
     np.save(tmp_path / "x.npy", np.eye(50))
     short = (tmp_path / "x.npy").read_bytes()[:1000]
-    bad = scipy.sparse.csr_matrix(np.eye(3))
+    bad = scipy.sparse.csc_matrix(np.eye(3))
     bad.indices = bad.indices + 1000
     scipy.sparse.save_npz(tmp_path / "sparse.npz", bad)
     for data in (whole[: len(whole) // 2], bytes(wrong), short, (tmp_path / "sparse.npz").read_bytes()):
@@ -401,6 +401,7 @@ def test_an_interrupted_write_leaves_nothing(
         x, "--labels", y, "--neighbors", 7, "--out", tmp_path / "r.npz", "--report", tmp_path / "r.html", "--force"
     )
     assert done.exit_code == (130 if stop is KeyboardInterrupt else 1)
+    assert ("interrupted; no file" if stop is KeyboardInterrupt else "No space left") in flat(done)
     assert "Traceback" not in done.output
     assert sorted(tmp_path.iterdir()) == before
     assert (tmp_path / "r.npz").read_text() == "the older result"
