@@ -53,7 +53,7 @@ from gll.unreached import Unreached, UnreachedWarning
 PRECOMPUTED = "precomputed"
 DENSE_BYTES = 2**30  # sparse features are made dense up to this size
 FOLDS = 5  # of the labels, for the temperature
-RTOL = 1e-6  # of the solves, where no solver is given: far below what a class or a probability depends on
+RTOL = 1e-5  # of the solves, where no solver is given: far below what a class or a probability depends on
 
 
 @dataclass(frozen=True, eq=False)

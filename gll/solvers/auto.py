@@ -16,6 +16,9 @@ from gll.solvers.cholesky import Cholesky
 from gll.solvers.multilevel import Multilevel
 
 
+MULTILEVEL_GPU = 50_000  # free nodes up to which a GPU is faster without; measured at 20,000
+
+
 @dataclass(eq=False)
 class _Chosen:
     """The solver in use and its state; conjugate gradients may be exchanged for Cholesky once."""
@@ -74,7 +77,9 @@ class Auto(AbstractLinearSolver):
             state = direct.init(operator)
             return state if isinstance(state, RESULT) else _Chosen(operator, direct, state, why)
         rescue = size <= self.dense_rescue
-        if rescue or not operator.shared:
+        # Making groups takes a GPU longer than a hundred plain steps on a medium graph.
+        plain = rescue or (device.type != "cpu" and size <= MULTILEVEL_GPU)
+        if plain or not operator.shared:
             iterative = ConjugateGradient(rtol=self.rtol, max_steps=self.patience if rescue else 20 * self.patience)
         else:
             why += "; Multilevel"
