@@ -45,15 +45,10 @@ class Outcome:
                 u, RESULT.SUCCESSFUL, 0, u.new_zeros(problem.classes), 0.0, None, lambda t: t, "nothing to solve"
             )
         equation = problem.inputs.equation
-        residual = problem.residual(u) if equation.linear else None
+        residual = None
         if initial is not None:
             start = initial.index_select(0, problem.free)
-            # A linear equation has one solution, whatever the start: take it only if it is nearer than zero.
-            nearer = problem.residual(start) if equation.linear else None
-            if nearer is None or residual is None:
-                u = start
-            elif float(nearer.abs().max()) < float(residual.abs().max()):
-                u, residual = start, nearer
+            u, residual = (start, None) if not equation.linear else _better_start(problem, u, start)
         method = linear.describe(m, problem.classes, u.device)
         bad = cls(u, RESULT.BREAKDOWN, 0, u[0], float("nan"), None, lambda t: t, method)
         if not equation.linear:
@@ -100,6 +95,16 @@ class Outcome:
             adjoint=_adjoint_solver(linear, operator, state, found),
             method=("" if equation.linear else "Newton, ") + linear.report(state),
         )
+
+
+def _better_start(problem: Problem, zero: Tensor, start: Tensor) -> tuple[Tensor, Tensor]:
+    """A linear equation has one solution, whatever the start: zero, if that is nearer; and the residual there."""
+    residual = problem.residual(start)
+    labels = problem.inputs.labels if problem.inputs.equation.labels_are_boundary else None
+    if labels is not None and bool(start.abs().max() <= 2 * labels.value.abs().max()):
+        return start, residual  # within the range of the labels a start can do no harm
+    at_zero = problem.residual(zero)
+    return (start, residual) if float(residual.abs().max()) < float(at_zero.abs().max()) else (zero, at_zero)
 
 
 def _adjoint_solver(

@@ -26,7 +26,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from gll.graph import Topology
-from gll.sums import sum_into
+from gll.sums import column_max, sum_into
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +98,7 @@ class Operator:
     def size_of(self, v: Float[Tensor, "m c"]) -> Float[Tensor, "_ c"]:
         """The largest absolute value per column, (1, C), or of every node's group, (m, C)."""
         if self.groups is None:
-            return v.abs().amax(0, keepdim=True)
+            return column_max(v.abs())[None]
         index = self.groups[:, None].expand(-1, v.shape[1])
         largest = v.new_zeros(v.shape).scatter_reduce(0, index, v.abs(), "amax")  # group numbers are below m
         return largest.gather(0, index)

@@ -20,12 +20,25 @@ def sum_into(bins: int, index: Int[Tensor, " m"], value: Tensor) -> Tensor:
     return zero.index_put((index,), value, accumulate=True) if value.is_cuda else zero.index_add(0, index, value)
 
 
+def column_max(v: Float[Tensor, "m c"]) -> Float[Tensor, " c"]:
+    """The largest entry of every column: `amax`, which is four times slower on a CPU than finding where it stands."""
+    return v.max(0).values if v.device.type == "cpu" and len(v) else v.amax(0)
+
+
 def order_by(row: Int[Tensor, " m"], bins: int) -> Int[Tensor, " m"]:
     """Where to find the entries of row 0, of row 1, ...: a stable `argsort`, by SciPy's conversion in one pass."""
     if row.device.type != "cpu" or not len(row):
         return torch.argsort(row, stable=True)
     entry, shape = np.arange(len(row)), (bins, len(row))
     return torch.from_numpy(scipy.sparse.coo_array((entry, (row.numpy(), entry)), shape).tocsr().data)
+
+
+def short_indices(matrix: Tensor) -> Tensor:
+    """The same CSR matrix with 32-bit indices where they suffice: less memory to move in every product on a CPU."""
+    if matrix.device.type != "cpu" or max(*matrix.shape, matrix.values().numel()) >= 2**31:
+        return matrix
+    parts = matrix.crow_indices().int(), matrix.col_indices().int(), matrix.values()
+    return torch.sparse_csr_tensor(*parts, matrix.shape, check_invariants=False)
 
 
 def weighted_differences(

@@ -15,7 +15,6 @@ from gll.solvers.cg import ConjugateGradient
 from gll.solvers.cholesky import Cholesky
 from gll.solvers.multilevel import Multilevel
 
-
 MULTILEVEL_GPU = 50_000  # free nodes up to which a GPU is faster without; measured at 20,000
 
 

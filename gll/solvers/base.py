@@ -21,6 +21,7 @@ from torch import Tensor
 
 from gll.operators import Operator
 from gll.solution import RESULT
+from gll.sums import column_max
 
 ERROR_GOAL = 1e-8  # correcting goes on until the estimated error is below this, or rtol, or stops shrinking
 
@@ -36,8 +37,10 @@ class Goal(NamedTuple):
     atol: Tensor
     size: Tensor
 
-    def allowed(self, operator: Operator, x: Float[Tensor, "m c"]) -> Float[Tensor, "_ c"]:
-        return torch.maximum(self.atol, self.rtol * torch.maximum(self.size, operator.size_of(x)))
+    def allowed(self, operator: Operator, x: Float[Tensor, "m c"], digits: float = 0.0) -> Float[Tensor, "_ c"]:
+        """What a node may ask for; in any case `digits` times the size of x, where it is given."""
+        own = operator.size_of(x)
+        return torch.maximum(torch.maximum(self.atol, digits * own), self.rtol * torch.maximum(self.size, own))
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +137,7 @@ class AbstractLinearSolver(ABC):
         for done in range(16):
             residual = operator.project(rhs - operator.matvec(x))
             ask, sizes = (residual / per_node).abs(), torch.maximum(operator.size_of(x), goal.size)
-            relative = (ask / positive(sizes)).amax(0)
+            relative = column_max(ask / positive(sizes))
             worst_yet = relative[:exact].max() if exact else ask.new_zeros(())
             error = error_of(x, worst_yet, correction, sizes)
             if bounds:  # an h that does not satisfy A h ≥ diagonal / 2 bounds nothing

@@ -24,6 +24,7 @@ from gll.operators import Operator
 from gll.solution import RESULT
 from gll.solvers.base import AbstractLinearSolver, Goal
 from gll.solvers.scaled import Scaled
+from gll.sums import column_max
 
 DIGITS = 1e-4  # what an iteration in float32 is asked for: well above its rounding
 PATIENCE = 200  # steps in which it has to get there
@@ -92,7 +93,8 @@ class ConjugateGradient(AbstractLinearSolver):
         dot, scale = operator.dot, operator.scale.to(apply.dtype)
         # In single precision: columns of size one, and four digits, whatever the goal; the rest is for the next round.
         single = apply.dtype != rhs.dtype
-        unit = (rhs * operator.scale).abs().amax(0).clamp(min=1e-300) if single else rhs.new_ones(())
+        unit = column_max((rhs * operator.scale).abs()).clamp(min=1e-300) if single else rhs.new_ones(())
+        digits = DIGITS if single else 0.0
         goal = Goal(goal.rtol.to(scale), (goal.atol / unit).to(scale), (goal.size / unit).to(scale))
         r = (rhs * operator.scale / unit).to(apply.dtype)
         x = torch.zeros_like(r)
@@ -121,10 +123,8 @@ class ConjugateGradient(AbstractLinearSolver):
             # |r_i| / A_ii and |x_i| in the original variables; half the tolerance is left for the parting of this
             # residual, which is updated recursively, from the true one.
             ask = (r * scale).abs()
-            allowed = goal.allowed(operator, x * scale)
-            if single:
-                allowed = torch.maximum(allowed, DIGITS * operator.size_of(x * scale))
-            active = (ask > allowed / 2).any(0)
+            allowed = goal.allowed(operator, x * scale, digits)
+            active = column_max(ask - allowed / 2) > 0
             if operator.coupled:
                 active = active.any().expand_as(active)
             broken, unfinished, finite = torch.stack(

@@ -26,7 +26,7 @@ from gll.graph import Graph, Topology
 from gll.operators import Operator
 from gll.solvers.cg import AbstractPreconditioner
 from gll.solvers.triangular import invert_lower
-from gll.sums import sum_into
+from gll.sums import short_indices, sum_into
 
 
 @final
@@ -119,7 +119,7 @@ class _Level:
         count = torch.bincount(group, minlength=len(diagonal))
         pointers = torch.cat([count.new_zeros(1), count.cumsum(0)])
         shape = (len(diagonal), len(group))
-        sums = torch.sparse_csr_tensor(pointers, order, stretch[order], shape, check_invariants=False)
+        sums = short_indices(torch.sparse_csr_tensor(pointers, order, stretch[order], shape, check_invariants=False))
         inverse = torch.where(diagonal > 0, 1 / diagonal, 0)  # a group that nothing ties down is left to finer levels
         return cls(sums, group, stretch[:, None], inverse[:, None])
 

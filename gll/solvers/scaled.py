@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from gll.operators import Operator, component_mean
+from gll.sums import short_indices
 
 
 class Scaled:
@@ -17,7 +18,9 @@ class Scaled:
     def __init__(self, operator: Operator, dtype: torch.dtype) -> None:
         self.operator, self.dtype, s, t = operator, dtype, operator.scale, operator.topology
         if operator.shared:
-            self.matrix = t.matrix((operator.weight * s[t.i, 0] * s[t.j, 0]).to(dtype))
+            root = s[:, 0].contiguous()
+            entry = operator.weight * root.index_select(0, t.i) * root.index_select(0, t.j)
+            self.matrix = short_indices(t.matrix(entry.to(dtype)))
             self.ones = bool((operator.diagonal > 0).all())  # on the diagonal
             self.diagonal = (operator.diagonal[:, None] * s**2).to(dtype)
 
