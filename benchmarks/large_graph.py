@@ -34,11 +34,14 @@ from rich.console import Console
 from rich.table import Table
 
 import gll
+from gll.estimator import RTOL, groups_of
 from gll.methods import method_from_name
 from gll.projected import AutoSearch, recall
+from gll.solvers import Auto, Multilevel
 
 METHODS = ("laplace", "poisson", "wnll")
 PARTS = ("mnist", "scikit-learn", "graphlearning", "synthetic")
+ROUNDS = 5
 SIZES = "10000,30000,100000,300000,1000000"
 
 
@@ -99,24 +102,31 @@ def known(y: torch.Tensor, labelled: np.ndarray) -> gll.Labels:
 def ours(
     x: torch.Tensor, y: torch.Tensor, k: int, per_class: int, methods: tuple[str, ...], seed: int
 ) -> dict[str, Any]:
-    """Search, weights, every method, and a second solve of each after ten more labels."""
+    """Search, weights, every method, and its fastest solve after ten more labels, of `ROUNDS` tens."""
     labelled = choose_labels(y.numpy(), per_class, seed)
     search, clock = AutoSearch(), Clock()
     index = search(x, k)
     clock("search")
     graph = gll.knn_graph(x, k, search=Found(index))
+    # As the classifier does it: the groups that precondition large solves are kept with the graph.
+    solver = Auto(rtol=RTOL, multilevel=groups_of(graph) or Multilevel())
     clock("weights")
     row: dict[str, Any] = {"how": search.describe(*x.shape), "solve": {}, "again": {}, "accuracy": {}}
     free = np.setdiff1d(np.arange(len(y)), labelled)
-    more = np.concatenate([labelled, np.random.default_rng(seed + 1).choice(free, 10, replace=False)])
+    new = np.random.default_rng(seed + 1).choice(free, (ROUNDS, 10), replace=False)
     for name in methods:
         method = method_from_name(name)
         clock("")
-        first = method.propagate(graph, known(y, labelled))
+        first = last = method.propagate(graph, known(y, labelled), solver=solver)
         clock("solve")
-        method.propagate(graph, known(y, more), initial=first.score)
-        clock("again")
-        row["solve"][name], row["again"][name] = clock.seconds["solve"], clock.seconds["again"]
+        again = []
+        for done in range(1, ROUNDS + 1):
+            now = known(y, np.concatenate([labelled, *new[:done]]))
+            clock("")
+            last = method.propagate(graph, now, initial=last.score, solver=solver)
+            clock("again")
+            again.append(clock.seconds["again"])
+        row["solve"][name], row["again"][name] = clock.seconds["solve"], min(again)
         row["accuracy"][name] = accuracy(first.score.argmax(1).numpy(), y.numpy(), labelled)
     row |= {"search": clock.seconds["search"], "weights": clock.seconds["weights"], "peak_mb": peak_mb()}
     row["recall"] = recall(x, index, k)
