@@ -82,7 +82,8 @@ class ActiveLearner:
         graph: the graph of all points.
         classes: the labels there are, all strings or all integers; any other label is then an error, which catches
             slips. By default the labels told so far.
-        method: how labels spread: a name of `METHODS`, or an object. Poisson learning by default: it needs few labels.
+        method: how labels spread: a name of `METHODS`, or an object. "auto" by default: by the labels of the smallest
+            class.
         acquisition: what a label is worth; `ModelChange()` by default.
         selection: how a batch is made; by default as `choose` does.
         cold_start: what a label is worth while fewer than two classes are known; `SigmaOpt()` by default. It must need
@@ -110,7 +111,7 @@ class ActiveLearner:
         graph: Graph,
         *,
         classes: Sequence[Label] | None = None,
-        method: AbstractMethod | str = "poisson",
+        method: AbstractMethod | str = "auto",
         acquisition: AbstractAcquisition | None = None,
         selection: AbstractSelection | None = None,
         cold_start: AbstractAcquisition | None = None,
