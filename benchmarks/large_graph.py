@@ -37,11 +37,11 @@ import gll
 from gll.estimator import RTOL, groups_of
 from gll.methods import method_from_name
 from gll.projected import AutoSearch, recall
-from gll.solvers import Auto, Multilevel
+from gll.solvers import Auto, ConjugateGradient, Multilevel
 
-METHODS = ("laplace", "poisson", "wnll")
+METHODS = ("laplace", "poisson", "wnll", "auto")
 PARTS = ("mnist", "scikit-learn", "graphlearning", "synthetic")
-ROUNDS = 5
+ROUNDS = 5  # of ten more labels
 SIZES = "10000,30000,100000,300000,1000000"
 
 
@@ -100,7 +100,7 @@ def known(y: torch.Tensor, labelled: np.ndarray) -> gll.Labels:
 
 
 def ours(
-    x: torch.Tensor, y: torch.Tensor, k: int, per_class: int, methods: tuple[str, ...], seed: int
+    x: torch.Tensor, y: torch.Tensor, k: int, per_class: int, methods: tuple[str, ...], seed: int, compare: bool = False
 ) -> dict[str, Any]:
     """Search, weights, every method, and its fastest solve after ten more labels, of `ROUNDS` tens."""
     labelled = choose_labels(y.numpy(), per_class, seed)
@@ -130,7 +130,26 @@ def ours(
         row["accuracy"][name] = accuracy(first.score.argmax(1).numpy(), y.numpy(), labelled)
     row |= {"search": clock.seconds["search"], "weights": clock.seconds["weights"], "peak_mb": peak_mb()}
     row["recall"] = recall(x, index, k)
+    if compare:
+        row["solvers"] = solvers(graph, known(y, labelled))
     return row
+
+
+def solvers(graph: gll.Graph, labels: gll.Labels) -> dict[str, Any]:
+    """Steps and seconds of Laplace's equation, to the library's own tolerance, by several solvers."""
+    found, groups = {}, Multilevel()
+    for name, solver in {
+        "ConjugateGradient()": ConjugateGradient(),
+        "ConjugateGradient(preconditioner=Multilevel())": ConjugateGradient(preconditioner=groups),
+        "ConjugateGradient(preconditioner=Multilevel(), single=True)": ConjugateGradient(
+            preconditioner=groups, single=True
+        ),
+    }.items():
+        clock = Clock()
+        solution = gll.solve(gll.Laplace(), graph, labels, solver=solver)
+        clock("solve")
+        found[name] = {"steps": solution.steps, "seconds": clock.seconds["solve"], "error": solution.error}
+    return found
 
 
 def peak_mb() -> float:
@@ -139,7 +158,7 @@ def peak_mb() -> float:
 
 def mnist(seed: int) -> dict[str, Any]:
     x, y = pixels("MNIST")
-    return ours(torch.from_numpy(x), torch.from_numpy(y), 10, 10, METHODS, seed)
+    return ours(torch.from_numpy(x), torch.from_numpy(y), 10, 10, METHODS, seed, compare=True)
 
 
 def scikit_learn(seed: int) -> dict[str, Any]:
@@ -284,7 +303,7 @@ def main(
     for name, n in jobs:
         key = f"synthetic {n:,}" if n else name
         with Console(stderr=True).status(key):
-            record["rows"][key] = in_own_process(name, n, seed, threads)
+            record["rows"][key] = in_own_process(name, n, seed, threads) | {"commit": record["commit"]}
         record["wall_s"] = before + time.perf_counter() - start
         if json_file is not None:
             write_json(json_file, record)  # after every row: a later one may take long, or be stopped

@@ -24,6 +24,7 @@ PAGES = (
     ROOT / "docs" / "how-to-choose.md",
     ROOT / "docs" / "large-graphs.md",
     ROOT / "docs" / "performance.md",
+    ROOT / "docs" / "solvers.md",
 )
 
 
@@ -122,6 +123,15 @@ def large_graph(record: dict[str, Any], _: dict[int, str]) -> str:
         cells = [cell(row.get("recall"), ".3f"), search, cell(row.get("weights"), ".2f"), cell(row.get("solve"), ".2f")]
         cells += [cell(row.get("again"), ".2f"), cell(row.get("accuracy"), ".1%"), cell(row.get("peak_mb"), ",.0f")]
         lines.append(f"| {title} | {' | '.join(cells)} |")
+    commits = sorted({row["commit"] for row in record["rows"].values() if "commit" in row})
+    return "\n".join([*lines, "", _provenance(record | {"commit": ", ".join(commits)})])
+
+
+def large_solvers(record: dict[str, Any], _: dict[int, str]) -> str:
+    """Steps and seconds of several solvers on the graph of MNIST."""
+    lines = ["| solver | steps | seconds | estimated error |", "|---|---:|---:|---:|"]
+    for name, row in record["rows"]["mnist"]["solvers"].items():
+        lines.append(f"| `{name}` | {row['steps']} | {row['seconds']:.1f} | {row['error']:.0e} |")
     return "\n".join([*lines, "", _provenance(record)])
 
 
@@ -191,6 +201,7 @@ def tables() -> dict[str, str]:
         "fails-safely": (fails_safely, {}),
         "demo": (demo, {}),
         "large-graph": (large_graph, {}),
+        "large-solvers": (large_solvers, {}),
         "few-labels": (few_labels, {}),
         "calibration": (calibration, {}),
         "active-mnist": (active, {}),
@@ -198,7 +209,7 @@ def tables() -> dict[str, str]:
     }
     made = {}
     for name, (maker, authors) in makers.items():
-        file = RESULTS / f"{name}.json"
+        file = RESULTS / f"{name.replace('large-solvers', 'large-graph')}.json"
         if file.exists():
             made[name] = maker(json.loads(file.read_text()), authors)
     return made

@@ -157,7 +157,7 @@ class AbstractDecaying(AbstractEquation):
         return u.new_full((len(u),), self.tau) if self.tau else None
 
     def anchored(self, u: Tensor, x: Tensor) -> Tensor | bool:
-        return self.tau.detach().expand(len(u)) > 0 if isinstance(self.tau, Tensor) else self.tau > 0
+        return self.tau.detach().expand(len(u)) > 0 if isinstance(self.tau, Tensor) else bool(self.tau > 0)
 
     def validate(self, topology: Topology, classes: int, dtype: torch.dtype) -> None:
         if isinstance(self.tau, Tensor) and self.tau.shape not in ((), (topology.num_nodes,)):

@@ -27,6 +27,21 @@ def check_features(x: Tensor, name: str = "features") -> Tensor:
     return x if x.dtype in (torch.float32, torch.float64) else x.float()
 
 
+def check_spread(x: Float[Tensor, "n d"]) -> None:
+    """A clear error where an entry is so large that the distances between all other rows would vanish beside it."""
+    room = 75 if x.dtype == torch.float32 else 690  # powers of two; see `power_of_two_scale`
+    low, high = torch.aminmax(x.detach())
+    typical = x.detach()[:: max(1, len(x) // 256)].abs().amax(1).median()
+    largest = torch.maximum(high, -low)
+    if bool((typical > 0) & (torch.log2(largest) - torch.log2(typical) > room)):
+        row = int(x.detach().abs().amax(1).argmax())
+        raise ValueError(
+            f"the features span too many orders of magnitude: row {row} has an entry of size {largest.item():.1e}, a "
+            f"typical row {typical.item():.1e}; beside it all other distances are zero in {str(x.dtype)[6:]}. Remove "
+            "the row (a mark for missing data?), or scale the features"
+        )
+
+
 def unit_rows(x: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
     """Rows scaled to length one, without overflow or underflow; a zero row stays zero.
 
@@ -63,7 +78,10 @@ class Metric(enum.Enum):
         raise ValueError(f"unknown metric {value!r}; choose Metric.EUCLIDEAN or Metric.COSINE")
 
     def prepare(self, x: Tensor) -> Tensor:
-        return unit_rows(x) if self is Metric.COSINE else x
+        if self is Metric.COSINE:
+            return unit_rows(x)
+        check_spread(x)
+        return x
 
 
 def require_positive(value: float | Tensor, name: str) -> None:

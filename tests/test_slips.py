@@ -113,3 +113,27 @@ def test_soft_labels_without_a_class_are_told() -> None:
     soft = torch.tensor([[1.0, 0.0], [1.0, 0.0]])
     with pytest.warns(UserWarning, match="have no base sample"):
         gll.GraphLearningLayer(2, k=3)(torch.randn(8, 2), torch.randn(2, 2), soft)
+
+
+def test_a_parameter_from_numpy_is_a_number_like_any_other() -> None:
+    """Grids of parameters come from `np.logspace`."""
+    graph, labels = gll.knn_graph(torch.randn(30, 3), 5), gll.Labels(torch.tensor([0, 1]), torch.eye(2))
+    for make in (lambda t: gll.Laplace(tau=t), lambda t: gll.SoftLaplace(lam=t, tau=t)):
+        a, b = (gll.solve(make(t), graph, labels).value for t in (np.float64(0.1), 0.1))
+        torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize(("dtype", "huge"), [(torch.float32, 3e38), (torch.float64, 1e300)])
+def test_an_entry_beside_which_all_distances_vanish_is_named(dtype: torch.dtype, huge: float) -> None:
+    x = torch.randn(40, 3, dtype=dtype)
+    x[17, 1] = huge
+    with pytest.raises(ValueError, match=r"row 17 has an entry of size .*a typical row .*Remove the row"):
+        gll.knn_graph(x, 5)
+    graph = gll.knn_graph(torch.where(x == huge, 1e12, x), 5)  # far, but the others are still told apart
+    assert float(graph.weight[(graph.topology.i != 17) & (graph.topology.j != 17)].max()) < 1
+
+
+def test_an_asymmetric_entry_is_named_where_it_is() -> None:
+    w = torch.tensor([[0.0, 1e9, 0.0], [1e9 * (1 + 1e-9), 0.0, 1.0], [0.0, 2.0, 0.0]], dtype=torch.float64)
+    with pytest.raises(ValueError, match=r"entry \(1, 2\) is 1, its mirror image is 2"):
+        gll.Graph.from_sparse(w)
