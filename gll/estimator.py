@@ -42,6 +42,7 @@ from gll.methods import AbstractMethod, Propagation, method_from_name
 from gll.neighbors import AbstractNeighborSearch, Exact
 from gll.points import AbstractPoints, DensePoints, KnownSimilarities, Recorded, SparsePoints, check_similarities
 from gll.projected import AutoSearch, Projected, progress_bar, recall
+from gll.propagation import ClassPriorWarning
 from gll.solvers.auto import Auto
 from gll.solvers.base import AbstractLinearSolver
 from gll.solvers.multilevel import Multilevel
@@ -121,6 +122,7 @@ class Task:
     graph: Graph
     classes: NDArray[Any]
     solver: AbstractLinearSolver | Newton
+    mass: Tensor | None
 
 
 def groups_of(graph: Graph) -> Multilevel | None:
@@ -177,7 +179,8 @@ class GraphLearningClassifier(ClassifierMixin, BaseEstimator):
         metric: "euclidean", "cosine", or "precomputed": X is then a matrix of similarities, best a sparse one.
         method_options: options of the method, such as `{"tau": 0.01}`.
         class_prior: wanted shares of the classes among the predictions: one number per class in the order of
-            `classes_`, or a dictionary; None for no correction.
+            `classes_`, or a dictionary; None for no correction. Rows are counted (by their weights), copies too. A
+            warning says what was reached where that is not the wanted.
         unreached: what points get that no label reaches: "uniform", "nearest" or "raise".
         calibrate: fit a temperature on held-out labels, so that probabilities mean what they say.
         search: how neighbours are found: "auto", "exact", or an object such as `gll.Faiss()`.
@@ -262,7 +265,7 @@ class GraphLearningClassifier(ClassifierMixin, BaseEstimator):
         labels, strength = node_labels(targets, weight, node, graph)
         with stages("solve"):
             multilevel = groups_of(graph)
-            task = Task(method, graph, targets.classes, self._solver(multilevel))
+            task = Task(method, graph, targets.classes, self._solver(multilevel), points.mass)
             found = self._propagate(task, labels, strength, None)
         with stages("calibrate", self.calibrate):
             temperature = self._temperature(task, points, labels, strength, found)
@@ -275,10 +278,16 @@ class GraphLearningClassifier(ClassifierMixin, BaseEstimator):
 
         Args:
             index: rows of X, or a mask.
-            labels: their labels, as in y: -1, NaN or None takes a label away; a class not seen before is added.
+            labels: their labels, as in y: -1, NaN or None takes a label away; a class not seen before is added. At
+                least two classes must keep a label.
+
+        Parameters that were set since `fit` count, the method among them. Those that make the graph must be as they
+        were (`n_neighbors`, `metric`): for another graph, fit again.
         """
         check_is_fitted(self)
         old: Fitted = self._fitted
+        self._check_graph(old)
+        method = self._method()
         stages = Stages(self.verbose)
         targets = old.targets.update(index, labels)
         left = targets.row[old.node[targets.row] < 0]
@@ -287,18 +296,38 @@ class GraphLearningClassifier(ClassifierMixin, BaseEstimator):
                 f"row {left[0]} was fitted with weight zero: it is not in the graph, so it can have no label"
             )
         initial: Tensor | None = None
-        if len(targets.classes) == len(old.targets.classes):
+        if len(targets.classes) == len(old.targets.classes) and type(method) is type(old.method):
             initial = old.propagation.score
         given, strength = node_labels(targets, old.weight, old.node, old.graph)
         with stages("solve"):
             multilevel = old.multilevel or groups_of(old.graph)
-            task = Task(old.method, old.graph, targets.classes, self._solver(multilevel))
+            task = Task(method, old.graph, targets.classes, self._solver(multilevel), old.points.mass)
             found = self._propagate(task, given, strength, initial)
         with stages("calibrate", self.calibrate):
             temperature = self._temperature(task, old.points, given, strength, found)
-        fitted = replace(old, targets=targets, propagation=found, temperature=temperature, multilevel=multilevel)
+        fitted = replace(
+            old, method=method, targets=targets, propagation=found, temperature=temperature, multilevel=multilevel
+        )
         self._publish(fitted, self.recall_, stages, columns_of(self))
         return self
+
+    def _check_graph(self, fitted: Fitted) -> None:
+        """Raise where the parameters ask for another graph than the stored one."""
+        points = fitted.points
+        if isinstance(points, DensePoints | SparsePoints):
+            built: dict[str, Any] = {"metric": points.metric.value, "n_neighbors": points.k}
+            asked = {"metric": self.metric, "n_neighbors": self.n_neighbors}
+            if points.k == len(fitted.row) - 1 and asked["n_neighbors"] >= points.k:
+                asked["n_neighbors"] = points.k  # every point is joined to all others
+        else:
+            built, asked = {"metric": PRECOMPUTED}, {"metric": self.metric}
+        asked["metric"] = getattr(self.metric, "value", self.metric)
+        for name, value in built.items():
+            if asked[name] != value:
+                raise ValueError(
+                    f"the stored graph was built with {name}={value!r}, but the parameter is now {asked[name]!r}: call "
+                    "fit for another graph"
+                )
 
     def predict_proba(self, X: Any) -> NDArray[np.floating]:
         """(m, C) probabilities of the classes; each new point is joined to its nearest training points.
@@ -488,6 +517,7 @@ class GraphLearningClassifier(ClassifierMixin, BaseEstimator):
             initial=initial,
             unreached=unreached or self.unreached,
             solver=task.solver,
+            node_mass=task.mass,
         )
 
     def _solver(self, multilevel: Multilevel | None) -> AbstractLinearSolver | Newton:
@@ -531,6 +561,7 @@ class GraphLearningClassifier(ClassifierMixin, BaseEstimator):
             with warnings.catch_warnings():
                 # Hiding labels may cut nodes off. They are left out here, and are no news for the user.
                 warnings.simplefilter("ignore", UnreachedWarning)
+                warnings.simplefilter("ignore", ClassPriorWarning)
                 once = self._propagate(task, part, None if strength is None else strength[seen], found.score, "uniform")
             if once.unreached is not None:
                 hidden = hidden[~once.unreached[labels.index[hidden]]]

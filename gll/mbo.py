@@ -19,7 +19,7 @@ from torch import Tensor
 from gll.graph import Graph
 from gll.labels import Labels
 from gll.readout import Readout
-from gll.volume import log_shifts
+from gll.volume import class_shares, log_shifts
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +40,12 @@ class Dynamics:
 
 
 def threshold_dynamics(
-    flow: Callable[[Tensor], Tensor], start: Tensor, share: Tensor | None, known: Tensor | None, rounds: int
+    flow: Callable[[Tensor], Tensor],
+    start: Tensor,
+    share: Tensor | None,
+    known: Tensor | None,
+    rounds: int,
+    mass: Tensor | None = None,
 ) -> Dynamics:
     """Flow and rounding in turns.
 
@@ -50,14 +55,15 @@ def threshold_dynamics(
         share: (C,) wanted shares of the classes; None for those of the argmax of `start`.
         known: (n,) the nodes that count for the shares, or None for all.
         rounds: at most this many flows.
+        mass: (n,) how much every node counts for the shares; alike by default.
     """
     classes = start.shape[1]
+    counts = mass if mass is None or known is None else mass[known]
     if share is None:
-        count = torch.bincount(start.argmax(1) if known is None else start.argmax(1)[known], minlength=classes)
-        share = count.double() / count.sum().clamp(min=1)
+        share = class_shares(start.argmax(1) if known is None else start.argmax(1)[known], classes, counts)
 
     def rounded(p: Tensor) -> Tensor:
-        shift = log_shifts(p if known is None else p[known], share)
+        shift = log_shifts(p if known is None else p[known], share, counts)
         return Readout(shift=shift)(p).argmax(1)
 
     partition, value, done, settled = rounded(start), start, 0, False

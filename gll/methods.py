@@ -393,7 +393,8 @@ def _dynamics(
 ) -> Answer:
     """Threshold dynamics from the answer of Poisson learning on."""
     lost = unlabelled_components(request.graph, request.labels) if first.lost is None else first.lost
-    found = threshold_dynamics(flow, Readout(first.scale)(first.score), share, None if lost is None else ~lost, rounds)
+    known = None if lost is None else ~lost
+    found = threshold_dynamics(flow, Readout(first.scale)(first.score), share, known, rounds, request.mass)
     end = "settled" if found.settled else "stopped"
     text = f"{name}: {end} after {found.rounds} rounds of {steps} steps, from {first.description}"
     return Answer(found.value, first.steps + found.rounds * steps, text, share=found.share, lost=first.lost)

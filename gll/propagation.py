@@ -28,9 +28,13 @@ from gll.solution import RESULT, Solution, SolveError
 from gll.solvers.base import AbstractLinearSolver
 from gll.solvers.newton import Newton
 from gll.unreached import Unreached, UnreachedWarning
-from gll.volume import log_shifts
+from gll.volume import class_shares, log_shifts
 
 Solver = AbstractLinearSolver | Newton
+
+
+class ClassPriorWarning(UserWarning):
+    """The shares of the classes that were asked for could not be met."""
 
 
 @final
@@ -76,6 +80,7 @@ class Request:
     initial: Tensor | None
     policy: Unreached
     solver: Solver | None
+    mass: Tensor | None = None
 
     def solve(self, equation: AbstractEquation, graph: Graph | None = None, labels: Labels | None = None) -> Solution:
         """Solve on the request's graph, or on a reweighted one."""
@@ -131,6 +136,7 @@ class AbstractMethod(ABC):
         initial: Float[Tensor, "n c"] | None = None,
         unreached: Unreached | str = Unreached.UNIFORM,
         solver: Solver | None = None,
+        node_mass: Float[Tensor, " n"] | None = None,
     ) -> Propagation:
         """Spread the labels over the graph.
 
@@ -139,10 +145,13 @@ class AbstractMethod(ABC):
             labels: at least one; rows of values that are ≥ 0 and sum to one (one-hot, or soft labels).
             label_weight: (m,) how much each labelled node counts, ≥ 0; 0 is no label at all. In `soft` it multiplies λ,
                 in the Poisson and MBO methods the source. Elsewhere labels are certain, and only 0 has a meaning.
-            class_prior: (C,) wanted share of each class among the predictions, ≥ 0, summing to one.
+            class_prior: (C,) wanted share of each class among the predictions, ≥ 0, summing to one. Where it cannot be
+                met to a percent and a node, a `ClassPriorWarning` says what was reached.
             initial: (n, C) the scores of an earlier call, as a warm start: it saves time and changes nothing else.
             unreached: what nodes get that no label reaches: "uniform", "nearest" or "raise", as in `gll.solve`.
             solver: how to solve equations, as in `gll.solve`.
+            node_mass: (n,) how many rows every node stands for, > 0: what shares of classes are counted in. One by
+                default. It changes no equation: there, masses act by the edge weights.
 
         Raises:
             SolveError: an equation could not be solved, or nodes are unreached and the policy is "raise".
@@ -158,7 +167,8 @@ class AbstractMethod(ABC):
             raise SolveError(RESULT.NONFINITE_INPUT)
         labels, weight = _counting(labels, label_weight)
         prior = None if class_prior is None else _check_prior(class_prior, labels)
-        request = Request(graph, labels, weight, prior, initial, policy, solver)
+        mass = None if node_mass is None else _check_mass(node_mass, graph)
+        request = Request(graph, labels, weight, prior, initial, policy, solver, mass)
         lost = None if self.reaches_all and graph.features is not None else unlabelled_components(graph, labels)
         if lost is not None and policy is Unreached.RAISE:
             raise SolveError(RESULT.UNREACHED, f"{int(lost.sum())} of {graph.num_nodes} nodes")
@@ -171,8 +181,11 @@ class AbstractMethod(ABC):
         share = prior if answer.share is None else answer.share
         if share is not None:
             known = probability.detach() if lost is None else probability.detach()[~lost]
-            readout = Readout(answer.scale, log_shifts(known, share))
+            counts = mass if mass is None or lost is None else mass[~lost]
+            readout = Readout(answer.scale, log_shifts(known, share, counts))
             probability = readout(score)
+            if prior is not None:
+                _tell_shares(probability.detach() if lost is None else probability.detach()[~lost], prior, counts)
         if lost is not None:
             # No prior for what is not known: these nodes keep what the policy gave them.
             probability = torch.where(lost[:, None], Readout(answer.scale)(score), probability)
@@ -200,6 +213,34 @@ class AbstractMethod(ABC):
         share = share / share.sum(1, keepdim=True)
         score = torch.einsum("qk,qkc->qc", share.to(propagation.score.dtype), propagation.score[index])
         return propagation.readout(score)
+
+
+def _tell_shares(probability: Tensor, prior: Tensor, mass: Tensor | None) -> None:
+    """Warn where the shares of the predictions are off by more than a percent and a node."""
+    if not len(probability):
+        return
+    reached = class_shares(probability.argmax(1), len(prior), mass)
+    if bool(((reached - prior).abs() > 0.01 + 1 / len(probability)).any()):
+        warnings.warn(
+            f"the class prior {_listed(prior)} cannot be met: the predicted shares are {_listed(reached)}. Factors of "
+            "the classes do not move points whose class is certain, and points with equal scores (or copies) move "
+            "together",
+            ClassPriorWarning,
+            stacklevel=3,
+        )
+
+
+def _listed(share: Tensor) -> str:
+    text = [f"{s:.3g}" for s in share[:10].tolist()]
+    return "(" + ", ".join(text) + (", ...)" if len(share) > 10 else ")")
+
+
+def _check_mass(mass: Tensor, graph: Graph) -> Tensor:
+    if mass.shape != (graph.num_nodes,):
+        raise ValueError(f"node_mass must have shape ({graph.num_nodes},), one per node, got {tuple(mass.shape)}")
+    if not bool(((mass > 0) & torch.isfinite(mass)).all()):
+        raise ValueError("node_mass must be finite and > 0")
+    return mass.detach().to(graph.weight.device, torch.float64)
 
 
 def _counting(labels: Labels, weight: Tensor | None) -> tuple[Labels, Tensor | None]:

@@ -1,8 +1,8 @@
 """The y of scikit-learn read as labels: which rows are labelled, and with which shares of the classes.
 
-Unlabelled is -1 in numbers; NaN, None, NaT or pandas' NA in anything; a masked entry; "-1" and "nan" in an array of
-strings (which is what NumPy makes of -1 and NaN in a list of strings); a row of zeros or of NaN in a matrix of soft
-labels. One case is ambiguous: a y of -1 and 1 alone. If -1 were "unlabelled" there, only one class would be left, and
+Unlabelled is -1 in numbers; NaN, None, NaT or pandas' NA in anything; a masked entry; the strings "-1" and "nan"
+(which is what NumPy makes of -1 and NaN in a list of strings), in a list, a Series or an array of any type alike; a row
+of zeros or of NaN in a matrix of soft labels. So no class can be called "-1" or "nan"; "" is a class. One case is ambiguous: a y of -1 and 1 alone. If -1 were "unlabelled" there, only one class would be left, and
 one class is an error; so it is read as two classes, with a warning.
 """
 
@@ -16,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import DataConversionWarning
 from torch import Tensor
+
+MARKS = ("-1", "nan")  # strings that mean "unlabelled"
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,9 +85,7 @@ class Targets:
             value = np.eye(len(classes))[code]
         else:
             value = value[row]
-        if np.count_nonzero(value.sum(0)) < 2:
-            only = classes.tolist()[int(value.sum(0).argmax())]
-            raise ValueError(f"only one class is labelled, {only!r}: give labels of at least two classes")
+        _check_classes(classes, value)
         return cls(num_rows, classes, row, value)
 
     def update(self, index: Any, labels: Any) -> Targets:
@@ -114,6 +114,7 @@ class Targets:
         value = np.concatenate([old[stay], value[known]])[order]
         if len(row) == 0:
             raise ValueError("this would take away the last label: keep at least one")
+        _check_classes(classes, value)
         return Targets(self.num_rows, classes, row[order], value)
 
     def _encode(self, label: NDArray[Any], known: NDArray[np.bool_]) -> tuple[NDArray[Any], NDArray[np.float64]]:
@@ -181,7 +182,8 @@ def read_column(y: Any) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     elif label.dtype.kind == "b":
         known = np.ones(len(label), np.bool_)
     elif label.dtype.kind in "US":
-        known = ~np.isin(label, np.array(["-1", "nan"], label.dtype))
+        # The marks keep their own width: in the dtype of y, "nan" would be cut to "n" beside labels of one letter.
+        known = ~np.isin(label, np.array(MARKS, label.dtype.kind))
     elif label.dtype.kind in "iuf":
         known = label != -1
     elif label.dtype.kind in "mM":
@@ -232,7 +234,9 @@ def _from_objects(label: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]
 def _is_missing(v: Any) -> bool:
     if v is None:
         return True
-    if isinstance(v, str | bool | np.bool_):
+    if isinstance(v, str | bytes):
+        return (v if isinstance(v, str) else v.decode(errors="replace")) in MARKS
+    if isinstance(v, bool | np.bool_):
         return False
     try:
         return bool(v != v) or bool(v == -1)
@@ -253,9 +257,10 @@ def read_soft(
     columns = getattr(y, "columns", None)
     value = np.asarray(y.detach().cpu() if isinstance(y, Tensor) else y)
     if isinstance(y, np.ma.MaskedArray):
-        value = y.filled(np.nan)
+        value = np.ma.filled(y.astype(np.float64), np.nan)
     if value.dtype.kind not in "iufb":
         raise ValueError(f"soft labels must be numbers, one column per class; got dtype {value.dtype}")
+    counted = value.dtype.kind in "iub"
     value = value.astype(np.float64)
     if expected is not None and value.shape[1] != len(expected):
         raise ValueError(f"soft labels have {value.shape[1]} columns, but there are {len(expected)} classes")
@@ -267,6 +272,13 @@ def read_soft(
             f"{int(bad.sum())} rows of soft labels hold negative, infinite or some missing values, the first being row "
             f"{int(bad.argmax())}"
         )
+    if counted and (odd := known & (value.sum(1) != 1)).any():
+        # Most likely several outputs a row, or a matrix of class numbers: not what its shares would make of it.
+        raise ValueError(
+            f"y is a matrix of integers of shape {value.shape}, but {int(odd.sum())} rows are not one-hot, the first "
+            f"being row {int(odd.argmax())}: {value[odd.argmax()].astype(int).tolist()[:8]}. Multi-output labels are "
+            "not supported; shares of the classes (soft labels) are fractions: divide rows by their sums"
+        )
     total = np.where(known, np.where(missing, 0, value).sum(1), 1)
     value = np.where(known[:, None], value / total[:, None], 0)
     names = np.arange(value.shape[1]) if columns is None else np.asarray(columns)
@@ -274,6 +286,12 @@ def read_soft(
     if len(np.unique(names)) != len(names):
         raise ValueError("two columns of soft labels have the same name")
     return names[order], value[:, order], known
+
+
+def _check_classes(classes: NDArray[Any], value: NDArray[np.float64]) -> None:
+    if np.count_nonzero(value.sum(0)) < 2:
+        only = classes.tolist()[int(value.sum(0).argmax())]
+        raise ValueError(f"only one class is labelled, {only!r}: give labels of at least two classes")
 
 
 def _is_number(values: NDArray[Any]) -> bool:

@@ -27,6 +27,7 @@ from gll.distinct import distinct_rows
 from gll.estimator import GraphLearningClassifier
 from gll.extend import join
 from gll.points import SparsePoints
+from gll.propagation import ClassPriorWarning
 from gll.unreached import UnreachedWarning
 
 
@@ -262,6 +263,36 @@ def test_class_prior_moves_the_shares_of_the_classes() -> None:
         GraphLearningClassifier("poisson", class_prior=[0.5, 0.5]).fit(x, y)
 
 
+@pytest.mark.parametrize("method", ["poisson", "volume-mbo"])
+def test_class_prior_counts_rows_also_where_they_are_copies_or_heavy(method: str) -> None:
+    x, truth, y = blobs(300)
+    prior = [0.5, 0.25, 0.25]
+    copies = np.flatnonzero(truth == 2)[5:65]  # 60 points, four times each
+    repeated = np.concatenate([np.arange(300), np.tile(copies, 3)])
+    model = GraphLearningClassifier(method, class_prior=prior).fit(x[repeated], y[repeated])
+    shares = np.bincount(model.transduction_, minlength=3) / len(repeated)
+    np.testing.assert_allclose(shares, prior, atol=4 / 480)  # a node is 4 of 480 rows
+    weight = np.where(np.isin(np.arange(300), copies), 4.0, 1.0)
+    heavy = GraphLearningClassifier(method, class_prior=prior).fit(x, y, sample_weight=weight)
+    np.testing.assert_allclose(np.bincount(heavy.transduction_, weight) / weight.sum(), prior, atol=4 / 480)
+    np.testing.assert_allclose(heavy.label_distributions_[repeated], model.label_distributions_, atol=1e-4)
+    again = heavy.update_labels([], [])
+    np.testing.assert_allclose(np.bincount(again.transduction_, weight) / weight.sum(), prior, atol=4 / 480)
+
+
+def test_a_prior_that_cannot_be_met_says_what_was_reached() -> None:
+    x, truth = make_blobs(90, centers=[[0, 0], [60, 0], [0, 60]], random_state=0)
+    y = np.full(90, -1)
+    for c in range(3):
+        y[np.flatnonzero(truth == c)[:3]] = c
+    model = GraphLearningClassifier("laplace", class_prior=[0.8, 0.1, 0.1])
+    with pytest.warns(ClassPriorWarning, match=r"\(0.8, 0.1, 0.1\) cannot be met.* are \(0.333, 0.333, 0.333\)"):
+        model.fit(x, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.set_params(class_prior=[0.34, 0.33, 0.33]).fit(x, y)
+
+
 # Labels of every kind
 
 
@@ -322,6 +353,45 @@ def test_booleans_and_frames_of_shares() -> None:
     assert GraphLearningClassifier("laplace").fit(x, frame).classes_.tolist() == ["ant", "bee", "cow"]
     named = GraphLearningClassifier("laplace").fit(x, [None if v < 0 else ["cow", "ant", "bee"][v] for v in y])
     assert (named.transduction_ == GraphLearningClassifier("laplace").fit(x, frame).transduction_).all()
+
+
+@pytest.mark.parametrize(
+    "names", [list("any"), ["-", "a", "b"], ["de", "na", "us"], [b"a", b"n", b"y"], ["", "a", "b"]]
+)
+def test_short_names_are_not_taken_for_marks(names: list[Any]) -> None:
+    x, truth, y = blobs()
+    model = GraphLearningClassifier("laplace").fit(x, np.array(names)[truth])
+    assert model.classes_.tolist() == names
+    assert len(model.labels_.index) == len(x)
+    model.update_labels([0], np.array([names[1]]))
+    assert len(model.labels_.index) == len(x)
+    marked = np.where(y < 0, np.array("-1", np.array(names).dtype.kind), np.array(names)[y])
+    assert len(GraphLearningClassifier("laplace").fit(x, marked).labels_.index) == 6
+
+
+@pytest.mark.parametrize("mark", ["-1", "nan"])
+@pytest.mark.parametrize("read", [np.array, list, lambda y: np.array(y, object), pd.Series, tuple])
+def test_marks_in_strings_mean_the_same_in_every_container(read: Any, mark: str) -> None:
+    x, _, y = blobs()
+    model = GraphLearningClassifier("laplace").fit(x, read([mark if v < 0 else "abc"[v] for v in y]))
+    assert model.classes_.tolist() == ["a", "b", "c"]
+    assert len(model.labels_.index) == 6
+    assert len(model.update_labels([int(np.argmax(y >= 0))], read([mark])).labels_.index) == 5
+
+
+def test_matrices_of_integers_are_one_hot_or_refused(as_user: None) -> None:
+    x, truth, y = blobs()
+    model = GraphLearningClassifier("laplace")
+    pair = np.column_stack([truth, truth])
+    for bad in (pair, pair.tolist(), torch.from_numpy(pair), pair > 0):
+        with pytest.raises(ValueError, match=r"not one-hot, the first being row \d+.*Multi-output"):
+            model.fit(x, bad)
+    one_hot = np.where((y < 0)[:, None], 0, np.eye(3, dtype=int)[y])
+    expected = model.fit(x, y).label_distributions_
+    for good in (one_hot, one_hot.astype(bool), one_hot.tolist()):
+        np.testing.assert_array_equal(model.fit(x, good).label_distributions_, expected)
+    masked = np.ma.masked_array(one_hot, np.repeat((y < 0)[:, None], 3, 1))
+    np.testing.assert_array_equal(model.fit(x, masked).label_distributions_, expected)
 
 
 def test_minus_one_and_one_alone_are_two_classes_with_a_warning() -> None:
@@ -543,7 +613,26 @@ def test_update_labels_with_new_classes_shares_and_wrong_rows() -> None:
         model.update_labels([3], [5])
     with pytest.raises(ValueError, match="the last label"):
         model.update_labels(np.arange(60), np.full(60, None))
+    with pytest.raises(ValueError, match="only one class is labelled, 'cow'"):
+        model.update_labels(np.arange(60), np.where(np.arange(60) == 7, "cow", None))
     assert model.label_distributions_ is before  # a refused update changes nothing
+
+
+def test_update_labels_after_set_params_runs_the_new_method() -> None:
+    x, truth, y = blobs()
+    model = GraphLearningClassifier("laplace").fit(x, y)
+    more = y.copy()
+    more[-3:] = truth[-3:]
+    model.set_params(method="poisson").update_labels(np.arange(57, 60), truth[57:])
+    expected = GraphLearningClassifier("poisson").fit(x, more)
+    assert model.description_ == expected.description_
+    np.testing.assert_allclose(model.label_distributions_, expected.label_distributions_, atol=1e-5)
+    new = x[:9] + 0.1
+    np.testing.assert_allclose(model.predict_proba(new), expected.predict_proba(new), atol=1e-5)
+    for change in ({"n_neighbors": 4}, {"metric": "cosine"}, {"metric": "precomputed"}):
+        other = GraphLearningClassifier("laplace").fit(x, y).set_params(**change)
+        with pytest.raises(ValueError, match="the stored graph was built with .* call fit"):
+            other.update_labels([0], [0])
 
 
 # Calibration

@@ -16,7 +16,7 @@ import gll
 from gll.mbo import fidelity_flow, source_flow, threshold_dynamics
 from gll.methods import METHODS, AbstractMethod, AutoMethod, PoissonReweighted, method_from_name
 from gll.readout import Readout
-from gll.volume import log_shifts, shifts
+from gll.volume import class_shares, log_shifts, shifts
 from tests.problems import F64, graph_of, one_hot, path, random_graph
 
 NAMES = list(METHODS)
@@ -295,6 +295,19 @@ def test_awkward_shares() -> None:
     certain = torch.tensor([[0.0, -torch.inf]] * 2 + [[1.0, 0.9], [1.0, 0.8], [1.0, 0.2], [1.0, 0.1]], dtype=F64)
     assert counts(certain, 0.5, 0.5) == [3, 3]
     assert counts(certain, 0.0, 1.0) == [2, 4]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_masses_are_repetitions(seed: int) -> None:
+    rng = torch.Generator().manual_seed(seed)
+    score = torch.randn(400, 4, generator=rng, dtype=torch.float64)
+    mass = torch.randint(1, 6, (400,), generator=rng).double()
+    share = torch.tensor([0.1, 0.2, 0.3, 0.4]).double()
+    chosen = (score + shifts(score, share, mass)).argmax(1)
+    reached = torch.bincount(chosen, mass, 4) / mass.sum()
+    assert float((reached - share).abs().max() * mass.sum()) <= 5  # the heaviest node
+    torch.testing.assert_close(class_shares(chosen, 4, mass), reached)
+    assert float(shifts(score, share).sub(shifts(score, share, torch.ones(400).double())).abs().max()) < 0.05
 
 
 def test_shares_of_many_nodes() -> None:
