@@ -57,7 +57,7 @@ def demo(
 @app.command()
 def doctor(
     file: Annotated[Path, typer.Argument(help="An .npz file with an array of features and, if you like, labels.")],
-    k: Annotated[int, typer.Option(min=1, help="Neighbours of every point.")] = 25,
+    k: Annotated[int, typer.Option("--neighbors", "--k", min=1, help="Neighbours of every point.")] = 10,
     cosine: Annotated[bool, typer.Option("--cosine", help="Scale rows to length one first.")] = False,
     features: Annotated[str | None, typer.Option(help="Name of the feature array.")] = None,
     labels: Annotated[str | None, typer.Option(help="Name of the label array (integers, -1 for unlabelled).")] = None,

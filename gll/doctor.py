@@ -67,6 +67,8 @@ def load_npz(path: Path, features: str | None = None, labels: str | None = None)
         path: the file.
         features, labels: names of the arrays; by default the usual names are tried.
     """
+    if not Path(path).exists():
+        raise ValueError(f"there is no file {path}")
     if not zipfile.is_zipfile(path):
         raise ValueError(f"{path} is not an .npz file; write one with numpy.savez(path, features=x, labels=y)")
     with np.load(path, allow_pickle=False) as file:

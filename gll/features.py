@@ -75,7 +75,7 @@ class Metric(enum.Enum):
 
     @classmethod
     def _missing_(cls, value: object) -> None:
-        raise ValueError(f"unknown metric {value!r}; choose Metric.EUCLIDEAN or Metric.COSINE")
+        raise ValueError(f"unknown metric {value!r}; choose 'euclidean' or 'cosine' (the classifier takes 'precomputed' too)")
 
     def prepare(self, x: Tensor) -> Tensor:
         if self is Metric.COSINE:

@@ -282,11 +282,13 @@ def recall(
 
 @contextmanager
 def progress_bar() -> Iterator[Progress]:
-    """A progress bar in the terminal: `with progress_bar() as show: Projected(progress=show)(x, k)`."""
+    """A progress bar on standard error: `with progress_bar() as show: Projected(progress=show)(x, k)`."""
+    from rich.console import Console
     from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
 
-    with Bar(TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn(), transient=True) as bar:
+    columns, console = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()), Console(stderr=True)
+    with Bar(*columns, transient=True, console=console, disable=not console.is_terminal) as bar:
         tasks: dict[str, Any] = {}
 
         def show(stage: str, done: int, total: int) -> None:

@@ -37,7 +37,7 @@ def test_an_equation_is_nonlinear_unless_it_says_otherwise() -> None:
 GRAPH = gll.knn_graph(X, 6)
 SLIPS = {
     "metric by name": (lambda: gll.knn_graph(X, 5, metric="cosine"), None, ""),
-    "unknown metric": (lambda: gll.knn_graph(X, 5, metric="manhattan"), ValueError, "choose Metric.EUCLIDEAN"),
+    "unknown metric": (lambda: gll.knn_graph(X, 5, metric="manhattan"), ValueError, "choose 'euclidean' or 'cosine'"),
     "unknown symmetrisation": (lambda: gll.knn_graph(X, 5, symmetrize="mutual"), ValueError, "choose Symmetrize.UNION"),
     "bandwidth as a number": (lambda: gll.knn_graph(X, 5, bandwidth=1.0), TypeError, "bandwidth must be a function"),
     "kernel as a class": (lambda: gll.knn_graph(X, 5, kernel=gll.Gaussian), TypeError, "kernel must be a function"),
