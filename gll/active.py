@@ -26,9 +26,11 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, final
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -39,6 +41,8 @@ from gll.graph import Graph, Normalization
 from gll.implicit import solve
 from gll.labels import Labels
 from gll.reweight import poisson
+
+INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
 class FewerThanAskedWarning(UserWarning):
@@ -435,7 +439,7 @@ def choose(
     count: int,
     *,
     selection: AbstractSelection | None = None,
-    candidates: Tensor | None = None,
+    candidates: Tensor | Sequence[int] | np.ndarray | None = None,
 ) -> Choice:
     """Choose the nodes to label next.
 
@@ -447,8 +451,8 @@ def choose(
         situation: what is known.
         count: how many nodes.
         selection: how to make a batch; by default `TopK()` for functions of a Gaussian field, `LocalMax()` for others.
-        candidates: (c,) choose among these only; by default all nodes. Labelled ones and those asked for already are
-            never chosen.
+        candidates: (c,) choose among these nodes only, by default all; a tensor, an array or a sequence. Labelled nodes
+            and those asked for already are never chosen.
 
     Returns:
         A `Choice`. Where fewer nodes are left than `count`, all of them, with a `FewerThanAskedWarning`.
@@ -501,17 +505,22 @@ def choose(
     return choice
 
 
-def _open(situation: Situation, candidates: Tensor | None) -> Tensor:
+def _open(situation: Situation, candidates: Tensor | Sequence[int] | np.ndarray | None) -> Tensor:
     """(n,) which nodes may be chosen."""
     n, device = situation.graph.num_nodes, situation.graph.weight.device
     mask = torch.ones(n, dtype=torch.bool, device=device)
     if candidates is not None:
-        if candidates.dtype not in (torch.int64, torch.int32) or candidates.dim() != 1:
-            raise ValueError(f"candidates must be a 1-d integer tensor of nodes, got {candidates.dtype} "
-                             f"of shape {tuple(candidates.shape)}")  # fmt: skip
-        if candidates.numel() and (int(candidates.min()) < 0 or int(candidates.max()) >= n):
+        given = candidates if isinstance(candidates, Tensor) else np.asarray(candidates)
+        whole = given.dtype.kind in "iu" if isinstance(given, np.ndarray) else given.dtype in INTEGERS
+        if len(given.shape) != 1 or (not whole and given.shape[0] > 0):
+            raise ValueError(
+                "candidates must be whole numbers in one dimension, the nodes to choose among (for a mask, where it is "
+                f"true), got {given.dtype} of shape {tuple(given.shape)}"
+            )
+        nodes = torch.from_numpy(given.astype(np.int64)) if isinstance(given, np.ndarray) else given.detach().long()
+        if nodes.numel() and (int(nodes.min()) < 0 or int(nodes.max()) >= n):
             raise ValueError(f"candidates must lie in 0 .. {n - 1}")
-        mask = torch.zeros_like(mask).index_fill(0, candidates.long().to(device), True)
+        mask = torch.zeros_like(mask).index_fill(0, nodes.to(device), True)
     return mask.index_fill(0, torch.cat([situation.labelled, situation.asked]), False)
 
 

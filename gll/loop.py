@@ -18,7 +18,7 @@ import json
 import operator
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -46,10 +46,30 @@ from gll.field import Covariance, GaussianField
 from gll.graph import Graph, Topology
 from gll.labels import Labels
 from gll.methods import METHODS, AbstractMethod, Propagation, method_from_name
-from gll.unreached import UnreachedWarning
+from gll.propagation import ClassPriorWarning, Solver
+from gll.solvers.auto import Auto
+from gll.solvers.multilevel import Multilevel
+from gll.unreached import Unreached, UnreachedWarning
 
 FORMAT, VERSION = "gll labelling session", 1
 Label = str | int
+STATE: dict[str, Any] = {  # what state.json must hold
+    "graph": str,
+    "classes": list | None,
+    "class_prior": list | None,
+    "unreached": str,
+    "seed": int,
+    "warm_start": bool,
+    "round": int,
+    "index": list,
+    "labels": list,
+    "taken": list,
+    "pending": list,
+    "skipped": list,
+    "config": dict,
+    "history": list,
+}
+CONFIG = ("method", "acquisition", "selection", "cold_start", "solver")  # and its "config"
 
 
 @final
@@ -80,8 +100,8 @@ class ActiveLearner:
 
     Args:
         graph: the graph of all points.
-        classes: the labels there are, all strings or all integers; any other label is then an error, which catches
-            slips. By default the labels told so far.
+        classes: the labels there are, all strings or all whole numbers; any other label is then an error, which
+            catches slips. By default the labels told so far.
         method: how labels spread: a name of `METHODS`, or an object. "auto" by default: by the labels of the smallest
             class.
         acquisition: what a label is worth; `ModelChange()` by default.
@@ -93,6 +113,12 @@ class ActiveLearner:
         autosave: a folder to keep the session in; written after every `suggest`, `tell` and `skip`.
         warm_start: start each solve from the last one. Faster on large graphs; answers agree to the solver's tolerance
             only, so that a tie may fall differently after a resume.
+        class_prior: wanted shares of the classes among the predictions: a dictionary, whose keys are then the classes,
+            or one number for each of `classes`.
+        unreached: what nodes get that no label reaches: "uniform", "nearest" or "raise".
+        solver: how equations are solved, as in `gll.solve`.
+        node_mass: (n,) how many points every node stands for: what a label counts, where the method uses that, and
+            what shares of classes are counted in. One by default.
 
     Differentiable in: nothing.
 
@@ -119,6 +145,10 @@ class ActiveLearner:
         truth: Sequence[Any] | Tensor | np.ndarray | None = None,
         autosave: str | os.PathLike[str] | None = None,
         warm_start: bool = False,
+        class_prior: Mapping[Any, float] | Sequence[float] | None = None,
+        unreached: Unreached | str = "uniform",
+        solver: Solver | None = None,
+        node_mass: Sequence[float] | Tensor | np.ndarray | None = None,
     ) -> None:
         if not isinstance(graph, Graph):
             raise TypeError(f"expected a graph, such as gll.knn_graph makes from features, got {type(graph).__name__}")
@@ -127,20 +157,27 @@ class ActiveLearner:
         self.acquisition = ModelChange() if acquisition is None else acquisition
         self.selection = selection
         self.cold_start = SigmaOpt() if cold_start is None else cold_start
+        self.solver, self.unreached = solver, Unreached(unreached)
         for name, given, kind in (
             ("method", self.method, AbstractMethod),
             ("acquisition", self.acquisition, AbstractAcquisition),
             ("selection", self.selection, AbstractSelection | None),
             ("cold_start", self.cold_start, AbstractAcquisition),
+            ("solver", self.solver, Solver | None),
         ):
             if not isinstance(given, kind):
-                raise TypeError(f"{name} must be an object of gll.active or gll.methods, got {given!r}")
+                raise TypeError(f"{name} must be an object of gll.active, gll.methods or gll.solvers, got {given!r}")
         self.seed, self.warm_start = int(seed), bool(warm_start)
+        if classes is None and isinstance(class_prior, Mapping):
+            classes = list(class_prior)
         self._fixed = None if classes is None else _distinct([_label(c) for c in classes])
         if self._fixed is not None and len(self._fixed) < 2:
             raise ValueError(f"there must be at least two classes, got {self._fixed}")
+        self._prior = None if class_prior is None else _checked_prior(class_prior, self._fixed)
+        self._node_mass = None if node_mass is None else self._checked_mass(node_mass)
         self._truth = None if truth is None else self._checked_truth(truth)
         self._told: dict[int, Label] = {}
+        self._taken: dict[int, float] = {}  # nodes whose labels are a classifier's own still, and what they count
         self._pending: list[int] = []
         self._skipped: list[int] = []
         self._round = 0
@@ -159,21 +196,55 @@ class ActiveLearner:
 
     @classmethod
     def from_classifier(cls, classifier: Any, **options: Any) -> ActiveLearner:
-        """A loop on the stored graph of a fitted `GraphLearningClassifier`, with its method and its labels.
+        """A loop on the stored graph of a fitted `GraphLearningClassifier`, which answers as the classifier does.
 
-        A node is a distinct row of X; soft labels count as their most probable class. Hand the answers back with
-        `classifier.update_labels(classifier.row_[index], labels)`, where `index, labels = learner.labels`.
+        Taken over are its graph, labels and their weights, method, class prior, solver (with the groups it has found)
+        and what it does about unreached points; `options` replace them. Not taken over: the temperature of
+        `calibrate=True`, which changes no prediction.
+
+        A node is a distinct row of X. Soft labels, and copies that disagree, count as their most probable class here;
+        the classifier keeps them unless the node is told anew. `hand_back` gives the answers to the classifier.
         """
-        for name in ("graph_", "labels_", "classes_", "row_"):
-            if not hasattr(classifier, name):
-                raise ValueError(f"{type(classifier).__name__} has no {name}: fit a GraphLearningClassifier first")
-        method = classifier.method
-        if isinstance(method, str):
-            method = method_from_name(method, **(classifier.method_options or {}))
-        learner = cls(classifier.graph_, **({"method": method} | options))
-        known, labels = [_label(c) for c in classifier.classes_], classifier.labels_
-        learner.tell(labels.index.tolist(), [known[c] for c in labels.value.argmax(1).tolist()])
+        _check_fitted(classifier)
+        graph, labels, fitted = classifier.graph_, classifier.labels_, classifier._fitted
+        known, (_, strength) = [_label(c) for c in classifier.classes_], fitted.labels()
+        prior = classifier._prior(classifier.classes_, graph)
+        inside = fitted.node >= 0
+        mass = np.bincount(fitted.node[inside], fitted.weight[inside], minlength=graph.num_nodes)
+        taken_over: dict[str, Any] = {
+            "method": fitted.method,
+            "solver": classifier._solver(fitted.multilevel),
+            "unreached": classifier.unreached,
+            "node_mass": None if (mass == 1).all() else mass,
+        }
+        if prior is not None:
+            taken_over |= {"classes": known, "class_prior": prior.tolist()}
+        learner = cls(graph, **(taken_over | options))
+        nodes = labels.index.tolist()
+        weight = [1.0] * len(nodes) if strength is None else strength.tolist()
+        names = [known[c] for c in labels.value.argmax(1).tolist()]
+        learner._take(nodes, names, dict(zip(nodes, weight, strict=True)))
         return learner
+
+    def hand_back(self, classifier: Any) -> Any:
+        """Give the labels told here to the classifier that this loop was made from, and return it.
+
+        Every row of X that is a copy of a told node gets the label, so that no older one stays on another copy. Labels
+        that were taken over and not told anew stay as they are. The classifier solves again, on its stored graph.
+        """
+        _check_fitted(classifier)
+        if _fingerprint(classifier.graph_.detach()) != self._fingerprint:
+            raise ValueError("this classifier is fitted on another graph than the one that the loop runs on")
+        own = {_label(c): plain for c, plain in zip(classifier.classes_, classifier.classes_.tolist(), strict=True)}
+        told = {i: c for i, c in self._told.items() if i not in self._taken}
+        for label in ("-1", "nan", -1):
+            if label in told.values() and label not in own:
+                raise ValueError(f"the label {label!r} means 'unlabelled' to the classifier; tell those nodes anew")
+        rows = np.flatnonzero(np.isin(classifier.node_, list(told)))
+        if len(rows):
+            names = [told[i] for i in classifier.node_[rows].tolist()]
+            classifier.update_labels(rows, [own.get(c, c) for c in names])
+        return classifier
 
     # What is known.
 
@@ -222,7 +293,20 @@ class ActiveLearner:
                 start = None
             with warnings.catch_warnings():  # they are asked for first, and counted in `propagation.unreached`
                 warnings.simplefilter("ignore", UnreachedWarning)
-                self._last = self.method.propagate(self.graph, labels, initial=start)
+                if len(set(self._told.values())) < labels.num_classes:  # the shares cannot be met yet
+                    warnings.simplefilter("ignore", ClassPriorWarning)
+                self._last = self.method.propagate(
+                    self.graph,
+                    labels,
+                    label_weight=self._label_weight(),
+                    class_prior=None
+                    if self._prior is None
+                    else labels.value.new_tensor(self._prior, dtype=torch.float64),
+                    initial=start,
+                    unreached=self.unreached,
+                    solver=self.solver,
+                    node_mass=None if self._node_mass is None else torch.tensor(self._node_mass, dtype=torch.float64),
+                )
             self._fresh = True
         return self._last
 
@@ -286,7 +370,10 @@ class ActiveLearner:
         Either all of them are taken or, where something is wrong with one, none. With `autosave` they are on disk when
         this returns.
         """
-        nodes, names = self._nodes(index), _labels(labels)
+        self._take(self._nodes(index), _labels(labels), {})
+
+    def _take(self, nodes: list[int], names: list[Label], taken: dict[int, float]) -> None:
+        """Labels of a person, or `taken` from a classifier with what they count there."""
         if len(nodes) != len(names):
             raise ValueError(f"{len(nodes)} nodes but {len(names)} labels")
         if self._fixed is not None and not set(names) <= set(self._fixed):
@@ -294,6 +381,7 @@ class ActiveLearner:
                              f"the classes are {self._fixed}")  # fmt: skip
         _distinct([*dict.fromkeys([*self._told.values(), *names])])  # one kind of label only
         self._told.update(zip(nodes, names, strict=True))
+        self._taken = {i: w for i, w in self._taken.items() if i not in set(nodes)} | taken
         self._pending = [i for i in self._pending if i not in self._told]
         self._skipped = [i for i in self._skipped if i not in self._told]
         self._fresh = False
@@ -334,6 +422,8 @@ class ActiveLearner:
             tensors = {"i": t.i, "j": t.j, "weight": self.graph.weight}
             if self.graph.features is not None:
                 tensors["features"] = self.graph.features
+            if self._node_mass is not None:
+                tensors["node_mass"] = torch.tensor(self._node_mass, dtype=torch.float64)
             data = safetensors.torch.save(
                 {k: v.detach().cpu().contiguous() for k, v in tensors.items()},
                 {"format": FORMAT, "nodes": str(self.graph.num_nodes)},
@@ -358,17 +448,18 @@ class ActiveLearner:
             autosave: keep writing to it.
             device: where to put the graph.
             truth: as in the constructor; it is not stored.
-            **replaced: `method`, `acquisition`, `selection` or `cold_start` in place of the stored ones; needed where
-                those were your own classes.
+            **replaced: `method`, `acquisition`, `selection`, `cold_start` or `solver` in place of the stored ones;
+                needed where those were your own classes, or a solver that is not `Auto`.
         """
         folder = Path(path)
         state = _read_state(folder / "state.json")
-        graph = _read_graph(folder / "graph.safetensors", device)
+        graph, node_mass = _read_graph(folder / "graph.safetensors", device)
         makers: dict[str, Callable[..., Any]] = {
             "method": method_from_name,
             "acquisition": acquisition_from_name,
             "selection": selection_from_name,
             "cold_start": acquisition_from_name,
+            "solver": _solver_on(graph),
         }
         unknown = sorted(set(replaced) - set(makers))
         if unknown:
@@ -381,13 +472,26 @@ class ActiveLearner:
                 raise ValueError(f"the session used {config['repr']} as its {name}: pass {name}= to load")
             replaced[name] = maker(config["name"], **config["options"])
         learner = cls(
-            graph, classes=state["classes"], seed=state["seed"], truth=truth, warm_start=state["warm_start"], **replaced
+            graph,
+            classes=state["classes"],
+            seed=state["seed"],
+            truth=truth,
+            warm_start=state["warm_start"],
+            class_prior=state["class_prior"],
+            unreached=state["unreached"],
+            node_mass=node_mass,
+            **replaced,
         )
         if learner._fingerprint != state["graph"]:
             raise ValueError(f"graph.safetensors in {folder} is not the graph that the session was run on")
-        learner._told = {learner._nodes(i)[0]: _label(c) for i, c in zip(state["index"], state["labels"], strict=True)}
-        learner._pending, learner._skipped = list(state["pending"]), list(state["skipped"])
-        learner._round, learner._history = int(state["round"]), list(state["history"])
+        try:
+            nodes = learner._nodes(state["index"])
+            learner._told = dict(zip(nodes, [_label(c) for c in state["labels"]], strict=True))
+            learner._taken = {learner._nodes(i)[0]: float(weight) for i, weight in state["taken"]}
+            learner._pending, learner._skipped = learner._nodes(state["pending"]), learner._nodes(state["skipped"])
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{folder / 'state.json'} is damaged: {error}") from None
+        learner._round, learner._history = state["round"], state["history"]
         learner._autosave = folder if autosave else None
         return learner
 
@@ -395,10 +499,7 @@ class ActiveLearner:
 
     @cached_property
     def _fingerprint(self) -> str:
-        t, digest = self.graph.topology, hashlib.sha256(str(self.graph.num_nodes).encode())
-        for tensor in (t.i, t.j, self.graph.weight):
-            digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
-        return digest.hexdigest()
+        return _fingerprint(self.graph)
 
     def _state(self, mark: str) -> dict[str, Any]:
         index, labels = self.labels
@@ -407,11 +508,14 @@ class ActiveLearner:
             "version": VERSION,
             "graph": mark,
             "classes": self._fixed,
+            "class_prior": self._prior,
+            "unreached": self.unreached.value,
             "seed": self.seed,
             "warm_start": self.warm_start,
             "round": self._round,
             "index": index,
             "labels": labels,
+            "taken": [[i, self._taken[i]] for i in sorted(self._taken)],
             "pending": self._pending,
             "skipped": self._skipped,
             "config": {
@@ -419,6 +523,7 @@ class ActiveLearner:
                 "acquisition": as_config(self.acquisition),
                 "selection": None if self.selection is None else as_config(self.selection),
                 "cold_start": as_config(self.cold_start),
+                "solver": None if self.solver is None else _solver_config(self.solver),
             },
             "history": self._history,
         }
@@ -433,6 +538,12 @@ class ActiveLearner:
         like = self.graph.weight
         value = torch.eye(len(column), dtype=like.dtype, device=like.device)[[column[c] for c in names]]
         return Labels(torch.tensor(index, device=like.device), value)
+
+    def _label_weight(self) -> Tensor | None:
+        """(m,) how much the labels count, in the order of `labels`; None where all count one."""
+        index = self.labels[0]
+        weight = [self._taken.get(i, 1.0 if self._node_mass is None else self._node_mass[i]) for i in index]
+        return None if all(w == 1 for w in weight) else self.graph.weight.new_tensor(weight)
 
     def _described(
         self, choice: Choice, acquisition: AbstractAcquisition, propagation: Propagation | None
@@ -463,6 +574,15 @@ class ActiveLearner:
             raise ValueError("a node appears twice in one call")
         return nodes
 
+    def _checked_mass(self, given: Any) -> list[float]:
+        weight = torch.as_tensor(given, dtype=torch.float64)
+        if weight.shape != (self.graph.num_nodes,) or not bool(((weight > 0) & torch.isfinite(weight)).all()):
+            raise ValueError(
+                f"node_mass must hold a finite number > 0 for each of {self.graph.num_nodes} nodes, got shape "
+                f"{tuple(weight.shape)}"
+            )
+        return [float(w) for w in weight.tolist()]
+
     def _checked_truth(self, truth: Any) -> list[Label]:
         found = _labels(truth)
         if len(found) != self.graph.num_nodes:
@@ -476,11 +596,13 @@ def _label(value: Any) -> Label:
         return str(value)
     if isinstance(value, bool | np.bool_):
         return int(value)
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        return int(value)
     try:
         return operator.index(value)
     except TypeError:
         hint = "; use skip() where nobody can tell" if value is None else ""
-        raise TypeError(f"a label is a string or an integer, got {value!r}{hint}") from None
+        raise TypeError(f"a label is a string or a whole number, got {value!r}{hint}") from None
 
 
 def _labels(given: Any) -> list[Label]:
@@ -495,6 +617,58 @@ def _distinct(classes: list[Label]) -> list[Label]:
     if len({type(c) for c in classes}) > 1:
         raise TypeError(f"labels must be all strings or all integers, got {classes}")
     return classes
+
+
+def _checked_prior(prior: Any, classes: list[Label] | None) -> list[float]:
+    """The shares in the order of the classes."""
+    if classes is None:
+        raise ValueError("class_prior needs classes=, or to be a dictionary that names them")
+    if isinstance(prior, Mapping):
+        by_label = {_label(c): share for c, share in prior.items()}
+        if set(by_label) != set(classes):
+            raise ValueError(f"class_prior must name every class once: the classes are {classes}, got {list(by_label)}")
+        prior = [by_label[c] for c in classes]
+    found = [float(share) for share in prior]
+    if len(found) != len(classes):
+        raise ValueError(f"class_prior needs one number for each of {len(classes)} classes, got {len(found)}")
+    if not (all(share >= 0 for share in found) and abs(sum(found) - 1) <= 1e-3):  # written so that a NaN fails
+        raise ValueError(f"class_prior must be ≥ 0 and sum to one, got {found}")
+    return found
+
+
+def _check_fitted(classifier: Any) -> None:
+    for name in ("graph_", "labels_", "classes_", "row_", "node_"):
+        if not hasattr(classifier, name):
+            raise ValueError(f"{type(classifier).__name__} has no {name}: fit a GraphLearningClassifier first")
+
+
+def _fingerprint(graph: Graph) -> str:
+    t, digest = graph.topology, hashlib.sha256(str(graph.num_nodes).encode())
+    for tensor in (t.i, t.j, graph.weight):
+        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _solver_config(solver: Solver) -> dict[str, Any]:
+    """`Auto` by its numbers; its groups are found again in the graph."""
+    if not isinstance(solver, Auto):
+        return {"name": None, "repr": repr(solver)}
+    options = {f.name: getattr(solver, f.name) for f in dataclasses.fields(solver) if f.name != "multilevel"}
+    grouped = solver.multilevel.groups is not None
+    return {"name": "auto", "options": options | {"coarsest": solver.multilevel.coarsest, "grouped": grouped}}
+
+
+def _solver_on(graph: Graph) -> Callable[..., Auto]:
+    """What makes the solver of `_solver_config` again."""
+
+    def make(name: str, *, coarsest: int = 1000, grouped: bool = False, **options: Any) -> Auto:
+        known = {f.name for f in dataclasses.fields(Auto)} - {"multilevel"}
+        if name != "auto" or not set(options) <= known:
+            raise ValueError(f"unknown solver {name!r} with options {sorted(options)} in a stored session")
+        multilevel = Multilevel.of(graph, coarsest=coarsest) if grouped else Multilevel(coarsest=coarsest)
+        return Auto(**options, multilevel=multilevel)
+
+    return make
 
 
 def _method_config(method: AbstractMethod) -> dict[str, Any]:
@@ -531,14 +705,37 @@ def _read_state(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path} is not a stored session of this library")
     if state.get("version") != VERSION:
         raise ValueError(f"{path} has version {state.get('version')}, this library reads version {VERSION}")
+    _check_keys(path, state, STATE)
+    _check_keys(path, state["config"], dict.fromkeys(CONFIG, dict | None))
+    for config in state["config"].values():
+        if config is not None:
+            _check_keys(path, config, {"name": str | None})
+            _check_keys(path, config, {"repr": str} if config["name"] is None else {"options": dict})
+    if len(state["index"]) != len(state["labels"]):
+        raise ValueError(f"{path} is damaged: {len(state['index'])} labelled nodes, but {len(state['labels'])} labels")
     return state
 
 
-def _read_graph(path: Path, device: torch.device | str) -> Graph:
+def _check_keys(path: Path, found: dict[str, Any], wanted: dict[str, Any]) -> None:
+    for key, kind in wanted.items():
+        if key not in found:
+            raise ValueError(f"{path} is damaged: it has no {key!r}")
+        if not isinstance(found[key], kind):
+            name = {list: "a list", dict: "an object", str: "a string", int: "an integer", bool: "true or false"}
+            what = name.get(kind) or str(kind)
+            raise ValueError(f"{path} is damaged: {key!r} must be {what}, got {found[key]!r}")
+
+
+def _read_graph(path: Path, device: torch.device | str) -> tuple[Graph, Tensor | None]:
+    """The graph, and how much labels of its nodes count."""
     try:
         with safetensors.safe_open(path, "pt") as file:
-            nodes = int(file.metadata()["nodes"])
+            about = file.metadata()
+            if about["format"] != FORMAT:
+                raise ValueError(f"its format is {about['format']!r}")
+            nodes = int(about["nodes"])
             tensors = {name: file.get_tensor(name).to(device) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, FileNotFoundError, KeyError, TypeError) as error:
+        graph = Graph(Topology(nodes, tensors["i"], tensors["j"]), tensors["weight"], tensors.get("features"))
+    except (SafetensorError, FileNotFoundError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path} is missing, damaged or no stored graph: {error}") from None
-    return Graph(Topology(nodes, tensors["i"], tensors["j"]), tensors["weight"], tensors.get("features"))
+    return graph, tensors.get("node_mass")

@@ -14,11 +14,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_digits, make_blobs
 from torch import Tensor
 
 import gll
 import gll.estimator
+import gll.methods
+import gll.solvers
 from gll.active import (
     ACQUISITIONS,
     SELECTIONS,
@@ -411,14 +413,47 @@ def test_asking_for_more_than_there_are() -> None:
         choose(VOpt(), situation, 0)
 
 
+@pytest.mark.usefixtures("as_user")
 def test_candidates() -> None:
     """Base sets are chosen among some nodes only; the others do not compete."""
     choice = choose(Fixed((5.0, 4.0, 3.0, 2.0)), Situation(path(4)), 2, candidates=torch.tensor([1, 3]))
     assert choice.index.tolist() == [1, 3]
     with pytest.raises(ValueError, match=r"candidates must lie in 0 \.\. 3"):
         choose(VOpt(), Situation(path(4)), 1, candidates=torch.tensor([4]))
-    with pytest.raises(ValueError, match=r"1-d integer tensor of nodes, got torch\.bool"):
-        choose(VOpt(), Situation(path(4)), 1, candidates=torch.ones(4, dtype=torch.bool))
+    for same in ([1, 3], (1, 3), range(1, 4, 2), np.array([1, 3]), np.array([3, 1], dtype=np.uint8)):
+        again = choose(Fixed((5.0, 4.0, 3.0, 2.0)), Situation(path(4)), 2, candidates=same)
+        assert again.index.tolist() == [1, 3]
+    with pytest.raises(ValueError, match="no candidate is left"):
+        choose(VOpt(), Situation(path(4)), 1, candidates=[])
+    for wrong, got in [
+        (torch.ones(4, dtype=torch.bool), r"torch\.bool of shape \(4,\)"),
+        (np.ones(4, dtype=bool), r"bool of shape \(4,\)"),
+        ([0.5], r"float64 of shape \(1,\)"),
+        ([[0, 1]], r"int64 of shape \(1, 2\)"),
+    ]:
+        with pytest.raises(ValueError, match=f"candidates must be whole numbers in one dimension.*got {got}"):
+            choose(VOpt(), Situation(path(4)), 1, candidates=wrong)  # type: ignore[arg-type]
+
+
+def test_a_base_set_for_the_layer() -> None:
+    """A base that is spread over the graph serves the layer better than most random ones of its size."""
+    x, y = load_digits(return_X_y=True)
+    x, y = torch.tensor(x[:1000]).float(), torch.tensor(y[:1000])
+    train, test = np.arange(0, 1000, 2), np.arange(1, 1000, 2)
+    layer = gll.GraphLearningLayer(10, k=10)
+
+    def accuracy(base: Tensor) -> float:
+        return float((layer(x[test], x[base], y[base]).argmax(1) == y[test]).double().mean())
+
+    base = choose(SigmaOpt(), Situation(gll.knn_graph(x, k=10)), 40, candidates=train).index
+    assert set(base.tolist()) <= set(train.tolist())
+    drawn = []
+    for seed in range(5):
+        order = torch.randperm(len(train), generator=torch.Generator().manual_seed(seed))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # a class may be missing
+            drawn.append(accuracy(torch.from_numpy(train)[order[:40]]))
+    assert accuracy(base) > sum(drawn) / len(drawn) + 0.02
 
 
 @pytest.mark.usefixtures("as_user")
@@ -675,6 +710,22 @@ def test_damaged_files(tmp_path: Path) -> None:
         (tmp_path / "state.json").write_text(broken)
         with pytest.raises(ValueError, match=message):
             ActiveLearner.load(tmp_path)
+    whole = json.loads(state)
+    for key in set(whole) - {"format", "version"}:
+        (tmp_path / "state.json").write_text(json.dumps({k: v for k, v in whole.items() if k != key}))
+        with pytest.raises(ValueError, match=rf"state.json is damaged: it has no '{key}'"):
+            ActiveLearner.load(tmp_path)
+    for changed, message in [
+        ({"labels": ["a"]}, "state.json is damaged: 2 labelled nodes, but 1 labels"),
+        ({"index": {}}, "state.json is damaged: 'index' must be a list, got {}"),
+        ({"pending": [5]}, r"state.json is damaged: nodes lie in 0 \.\. 4, got 5"),
+        ({"skipped": ["x"]}, "state.json is damaged: a node is an integer, got 'x'"),
+        ({"config": {"method": None}}, "state.json is damaged: it has no 'acquisition'"),
+        ({"config": whole["config"] | {"method": {}}}, "state.json is damaged: it has no 'name'"),
+    ]:
+        (tmp_path / "state.json").write_text(json.dumps(whole | changed))
+        with pytest.raises(ValueError, match=message):
+            ActiveLearner.load(tmp_path)
     (tmp_path / "state.json").write_text(state)
     (tmp_path / "graph.safetensors").write_bytes(graph[:-7])
     with pytest.raises(ValueError, match=r"graph.safetensors is missing, damaged or no stored graph"):
@@ -719,8 +770,8 @@ def test_wrong_answers_change_nothing(tmp_path: Path) -> None:
         ([1, 2], ["a", "c"], ValueError, r"unknown label 'c'; the classes are \['a', 'b'\]"),
         (1.0, "a", TypeError, "a node is an integer, got 1.0"),
         (True, "a", TypeError, "got a bool"),
-        (1, None, TypeError, r"a label is a string or an integer, got None; use skip\(\)"),
-        (1, 0.5, TypeError, "a label is a string or an integer, got 0.5"),
+        (1, None, TypeError, r"a label is a string or a whole number, got None; use skip\(\)"),
+        (1, 0.5, TypeError, "a label is a string or a whole number, got 0.5"),
     ]:
         with pytest.raises(error, match=message):
             learner.tell(index, labels)  # type: ignore[arg-type]
@@ -760,10 +811,184 @@ def test_on_the_graph_of_a_classifier() -> None:
     np.testing.assert_allclose(learner.probabilities, classifier.label_distributions_[classifier.row_], atol=1e-8)
     asked = [s.index for s in learner.suggest(9)]
     learner.tell(asked, [str(names[classifier.row_[i]]) for i in asked])
-    index, labels = learner.labels
-    classifier.update_labels(classifier.row_[index], labels)
+    assert learner.hand_back(classifier) is classifier
     np.testing.assert_allclose(learner.probabilities, classifier.label_distributions_[classifier.row_], atol=1e-8)
     assert learner.classes == list(classifier.classes_)
+
+
+def blobs(copies: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Three clusters of thirty, three labels in each, and copies of the first rows without a label."""
+    x, truth = make_blobs(90, centers=[[0, 0], [4, 0], [0, 4]], random_state=0)
+    y = np.full(90, -1)
+    for c in range(3):
+        y[np.flatnonzero(truth == c)[:3]] = c
+    return np.concatenate([x, x[:copies]]), np.concatenate([truth, truth[:copies]]), np.append(y, np.full(copies, -1))
+
+
+def assert_same(learner: ActiveLearner, classifier: gll.estimator.GraphLearningClassifier, atol: float = 1e-6) -> None:
+    found = classifier.label_distributions_[classifier.row_]
+    np.testing.assert_allclose(learner.probabilities, found, atol=atol)
+
+
+@pytest.mark.parametrize(
+    ("options", "weight"),
+    [
+        ({"method": "laplace", "class_prior": [0.4, 0.3, 0.3]}, 1),
+        ({"method": "auto", "class_prior": {0: 0.4, 1: 0.3, 2: 0.3}}, 1),
+        ({"method": "poisson"}, 50),
+        ({"method": gll.methods.SoftLearning(lam=0.1)}, 50),
+        ({"method": "laplace", "solver": gll.solvers.ConjugateGradient(rtol=1e-2)}, 1),
+        ({"method": "laplace", "unreached": "nearest"}, 1),
+    ],
+)
+def test_a_loop_answers_as_its_classifier(options: dict[str, Any], weight: float, tmp_path: Path) -> None:
+    """Before, after labels, after the answers are handed back, and after a resume."""
+    x, truth, y = blobs(copies=5)
+    if options.get("unreached"):  # far away, joined to each other only
+        x, truth, y = np.concatenate([x, x[:12] + 1000]), np.append(truth, truth[:12]), np.append(y, [-1] * 12)
+    classifier = gll.estimator.GraphLearningClassifier(n_neighbors=7, **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # about shares and unreached nodes
+        classifier.fit(x, y, sample_weight=np.where(truth == 0, weight, 1))
+        learner = ActiveLearner.from_classifier(classifier, autosave=tmp_path)
+        assert_same(learner, classifier)
+        asked = [s.index for s in learner.suggest(4)]
+        learner.tell(asked, truth[classifier.row_[asked]])
+        learner.hand_back(classifier)
+        close = 1e-3 if "solver" in options else 1e-6  # the classifier starts from its last solution
+        assert_same(learner, classifier, close)
+        if "solver" in options:
+            with pytest.raises(ValueError, match=r"the session used ConjugateGradient.* as its solver: pass solver="):
+                ActiveLearner.load(tmp_path)
+            resumed = ActiveLearner.load(tmp_path, solver=options["solver"])
+        else:
+            resumed = ActiveLearner.load(tmp_path)
+        np.testing.assert_allclose(resumed.probabilities, learner.probabilities, atol=1e-8)
+        assert [s.index for s in resumed.suggest(3)] == [s.index for s in learner.suggest(3)]
+        resumed.hand_back(classifier)
+        assert_same(resumed, classifier, close)
+
+
+def test_groups_of_a_large_graph_are_taken_over(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """They are found once, by the classifier; the solves of the loop are as exact as its own."""
+    x, _, y = blobs()
+    groups = gll.solvers.Multilevel.of(gll.knn_graph(torch.tensor(x), k=5))
+    monkeypatch.setattr(gll.estimator, "groups_of", lambda graph: groups)
+    classifier = gll.estimator.GraphLearningClassifier("laplace", n_neighbors=5).fit(x, y)
+    learner = ActiveLearner.from_classifier(classifier, autosave=tmp_path)
+    assert isinstance(learner.solver, gll.solvers.Auto)
+    assert learner.solver.multilevel is groups
+    loaded = ActiveLearner.load(tmp_path).solver  # found again
+    assert isinstance(loaded, gll.solvers.Auto)
+    assert loaded.multilevel.groups is not None
+    assert groups.groups is not None
+    assert [g.tolist() for g in loaded.multilevel.groups] == [g.tolist() for g in groups.groups]
+    assert learner.solver.rtol == loaded.rtol == gll.estimator.RTOL
+
+
+@pytest.mark.usefixtures("as_user")
+def test_a_class_prior_of_ones_own(tmp_path: Path) -> None:
+    graph = two_cliques(4, 0.1)
+    n = graph.num_nodes
+    learner = ActiveLearner(graph, method="laplace", class_prior={"a": 0.25, "b": 0.75}, autosave=tmp_path)
+    assert learner.classes == ["a", "b"]
+    learner.tell([0, n - 1], ["a", "b"])
+    labels = gll.Labels(torch.tensor([0, n - 1]), torch.eye(2, dtype=F64))
+    wanted = method_from_name("laplace").propagate(graph, labels, class_prior=torch.tensor([0.25, 0.75]).double())
+    torch.testing.assert_close(learner.probabilities, wanted.probability)
+    resumed = ActiveLearner.load(tmp_path)
+    torch.testing.assert_close(resumed.probabilities, wanted.probability)
+    plain = method_from_name("laplace").propagate(graph, labels)
+    assert not torch.allclose(learner.probabilities, plain.probability)
+    for options, message in [
+        ({"class_prior": [0.5, 0.5]}, "needs classes="),
+        ({"class_prior": [0.5, 0.5], "classes": ["a", "b", "c"]}, "one number for each of 3 classes, got 2"),
+        ({"class_prior": {"a": 0.5, "b": 0.5}, "classes": ["a", "c"]}, r"name every class once"),
+        ({"class_prior": {"a": 0.5, "b": 0.6}}, "≥ 0 and sum to one"),
+        ({"class_prior": {"a": float("nan"), "b": 1.0}}, "≥ 0 and sum to one"),
+        ({"unreached": "magic"}, "unknown policy 'magic' for unreached nodes"),
+        ({"node_mass": [1.0]}, "a finite number > 0 for each of"),
+        ({"node_mass": [0.0] * n}, "a finite number > 0 for each of"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            ActiveLearner(graph, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("method", ["laplace", "poisson"])
+def test_a_correction_reaches_all_copies(method: str) -> None:
+    """The label sits on another copy than the node's first row: handing back the correction leaves no trace of it."""
+    x, _, y = blobs(copies=1)
+    y[90], y[0] = y[0] if y[0] >= 0 else 0, -1
+    classifier = gll.estimator.GraphLearningClassifier(method, n_neighbors=7).fit(x, y)
+    learner = ActiveLearner.from_classifier(classifier)
+    node = int(classifier.node_[90])
+    assert classifier.row_[node] == 0
+    other = (int(y[90]) + 1) % 3
+    learner.tell(node, other)
+    learner.hand_back(classifier)
+    assert classifier.labels_.value[classifier.labels_.index == node].tolist() == [np.eye(3)[other].tolist()]
+    y[[0, 90]] = other
+    fresh = gll.estimator.GraphLearningClassifier(method, n_neighbors=7).fit(x, y)
+    np.testing.assert_allclose(classifier.label_distributions_, fresh.label_distributions_, atol=1e-6)
+    assert_same(learner, classifier)
+
+
+def test_labels_that_were_not_told_stay_as_they_are() -> None:
+    """Soft labels, and labels of one copy among several, are not handed back changed."""
+    x, _, y = blobs(copies=1)
+    soft = np.where(y[:, None] >= 0, np.eye(3)[np.maximum(y, 0)], 0.0)
+    soft[np.flatnonzero(y >= 0)[0]] = [0.5, 0.3, 0.2]
+    classifier = gll.estimator.GraphLearningClassifier("soft", n_neighbors=7).fit(x, soft)
+    before = classifier.label_distributions_
+    assert ActiveLearner.from_classifier(classifier).hand_back(classifier) is classifier
+    np.testing.assert_array_equal(classifier.label_distributions_, before)
+
+
+@pytest.mark.parametrize("kind", ["float", "bool", "int8", "string"])
+def test_classes_of_all_kinds_go_back_as_they_came(kind: str) -> None:
+    x, truth, y = blobs()
+    own: np.ndarray
+    if kind == "bool":
+        own = np.where(y < 0, None, truth == 0)
+        names = truth == 0
+    elif kind == "string":
+        own, names = np.array(["-1", "a", "b", "c"])[y + 1], np.array(["a", "b", "c"])[truth]
+    elif kind == "float":
+        own, names = np.where(y < 0, np.nan, y), truth.astype(float)
+    else:
+        own, names = y.astype(np.int8), truth.astype(np.int8)
+    classifier = gll.estimator.GraphLearningClassifier("laplace", n_neighbors=7).fit(x, own)
+    learner = ActiveLearner.from_classifier(classifier)
+    before = classifier.classes_
+    asked = [s.index for s in learner.suggest(6)]
+    learner.tell(asked, names[asked])
+    learner.hand_back(classifier)
+    assert classifier.classes_.dtype == before.dtype
+    assert classifier.classes_.tolist() == before.tolist()
+    assert (classifier.transduction_[asked] == names[asked]).all()
+    assert_same(learner, classifier)
+
+
+@pytest.mark.usefixtures("as_user")
+def test_what_cannot_be_handed_back() -> None:
+    x, _, y = blobs()
+    classifier = gll.estimator.GraphLearningClassifier("laplace", n_neighbors=7).fit(x, y)
+    learner = ActiveLearner.from_classifier(classifier)
+    other = gll.estimator.GraphLearningClassifier("laplace", n_neighbors=6).fit(x, y)
+    with pytest.raises(ValueError, match="is fitted on another graph"):
+        learner.hand_back(other)
+    with pytest.raises(ValueError, match="has no graph_: fit a GraphLearningClassifier first"):
+        learner.hand_back(gll.estimator.GraphLearningClassifier())
+    free = int(np.flatnonzero(y < 0)[0])
+    learner.tell(free, 7)  # a class that the classifier has not seen
+    assert learner.hand_back(classifier).classes_.tolist() == [0, 1, 2, 7]
+    learner.tell(free, -1)
+    with pytest.raises(ValueError, match="the label -1 means 'unlabelled' to the classifier"):
+        learner.hand_back(classifier)
+    dates = np.where(y < 0, np.datetime64("NaT"), np.datetime64("2020-01-01") + np.maximum(y, 0))
+    timed = gll.estimator.GraphLearningClassifier("laplace", n_neighbors=7).fit(x, dates)
+    with pytest.raises(TypeError, match="a label is a string or a whole number"):
+        ActiveLearner.from_classifier(timed)
 
 
 def test_the_benchmark_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
