@@ -75,7 +75,9 @@ class Metric(enum.Enum):
 
     @classmethod
     def _missing_(cls, value: object) -> None:
-        raise ValueError(f"unknown metric {value!r}; choose 'euclidean' or 'cosine' (the classifier takes 'precomputed' too)")
+        raise ValueError(
+            f"unknown metric {value!r}; choose 'euclidean' or 'cosine' (the classifier takes 'precomputed' too)"
+        )
 
     def prepare(self, x: Tensor) -> Tensor:
         if self is Metric.COSINE:
