@@ -364,7 +364,7 @@ class ActiveLearner:
         self._keep()
         return self._described(choice, acquisition, propagation)
 
-    def tell(self, index: int | Sequence[int] | Tensor | np.ndarray, labels: Any) -> None:
+    def tell(self, index: int | np.integer | Sequence[int] | Tensor | np.ndarray, labels: Any) -> None:
         """Take labels: one node and its label, or as many of each. A second label of a node replaces the first.
 
         Either all of them are taken or, where something is wrong with one, none. With `autosave` they are on disk when
@@ -392,7 +392,7 @@ class ActiveLearner:
             entry["accuracy"] = self.accuracy()
             self._keep()
 
-    def skip(self, index: int | Sequence[int] | Tensor | np.ndarray) -> None:
+    def skip(self, index: int | np.integer | Sequence[int] | Tensor | np.ndarray) -> None:
         """Do not ask for these nodes again: nobody can tell. A later `tell` is welcome."""
         nodes = self._nodes(index)
         labelled = [i for i in nodes if i in self._told]
