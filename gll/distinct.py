@@ -3,12 +3,15 @@
 Every row is hashed to 64 bits by integer arithmetic, whose sums do not depend on the order of summation, so that equal
 rows have equal hashes on every device. Rows of equal hash are then compared in full: a collision costs time, never
 correctness.
+
+Multiples of a row have one direction, but for rounding: `same_direction` finds them among rows of length one. Numbers
+along one fixed random direction bring them side by side; neighbours in that order are then compared in full.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import scipy.sparse
@@ -77,6 +80,55 @@ def distinct_sparse_rows(x: scipy.sparse.csr_matrix) -> tuple[Tensor, Tensor]:
         if group[row] == len(first):
             first.append(row)
     return torch.from_numpy(group), torch.tensor(first)
+
+
+def same_direction(x: Tensor, tolerance: float) -> tuple[Int[Tensor, " n"], Int[Tensor, " u"]]:
+    """As `distinct_rows`, for distinct rows of length one that differ by no more than rounding.
+
+    >>> from gll.features import unit_rows
+    >>> x = torch.tensor([[1.0, 2.0], [2.0, 1.0], [3.0, 6.0], [0.0, 0.0]])
+    >>> same_direction(unit_rows(x), 1e-6)[0].tolist()
+    [0, 1, 0, 2]
+    """
+    along = torch.cat([part.double() @ _direction(x.shape[1]).to(x.device) for part in x.split(65536)])
+
+    def near(a: Tensor, b: Tensor) -> Tensor:
+        pairs = zip(a.split(4096), b.split(4096), strict=True)
+        return torch.cat([(x[i] - x[j]).abs().amax(1) <= tolerance for i, j in pairs]) if len(a) else a.bool()
+
+    return _merged(along, near, tolerance * x.shape[1])
+
+
+def same_sparse_direction(x: scipy.sparse.csr_matrix, tolerance: float) -> tuple[Tensor, Tensor]:
+    """As `same_direction`, for a SciPy matrix."""
+    along = torch.from_numpy(np.asarray(x @ _direction(x.shape[1]).numpy()))
+
+    def near(a: Tensor, b: Tensor) -> Tensor:
+        gap = abs(x[a.numpy()] - x[b.numpy()])
+        return torch.from_numpy(np.asarray(gap.max(axis=1).todense()).ravel() <= tolerance) if len(a) else a.bool()
+
+    return _merged(along, near, tolerance * x.shape[1])
+
+
+def _direction(columns: int) -> Tensor:
+    return torch.rand(columns, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) * 2 - 1
+
+
+def _merged(along: Tensor, near: Callable[[Tensor, Tensor], Tensor], reach: float) -> tuple[Tensor, Tensor]:
+    """Runs of rows, in the order of `along`, whose members are near to the first row of the run."""
+    value, order = along.sort(stable=True)
+    joined = torch.zeros(len(along), dtype=torch.bool, device=along.device)
+    close = torch.nonzero(value[1:] - value[:-1] <= reach).squeeze(1)
+    joined[close + 1] = near(order[close], order[close + 1])
+    place = torch.arange(len(along), device=along.device)
+    head = torch.where(joined, 0, place).cummax(0).values
+    # A chain of near rows may lead far away: who is not near to the first of them stays alone.
+    member = torch.nonzero(joined).squeeze(1)
+    away = member[~near(order[member], order[head[member]])]
+    head[away] = away
+    key = torch.empty_like(head)
+    key[order] = head
+    return _number(key)
 
 
 def sparse_keys(x: scipy.sparse.csr_matrix) -> Iterator[bytes]:

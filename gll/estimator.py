@@ -30,25 +30,34 @@ import sklearn
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, check_random_state
 from torch import Tensor
 
 from gll.calibration import fit_temperature, hold_out, tempered
-from gll.distinct import distinct_rows, distinct_sparse_rows
+from gll.distinct import distinct_rows, distinct_sparse_rows, same_direction, same_sparse_direction
 from gll.features import Metric
 from gll.graph import Graph
 from gll.labels import Labels
 from gll.methods import AbstractMethod, Propagation, method_from_name
 from gll.neighbors import AbstractNeighborSearch, Exact
-from gll.points import AbstractPoints, DensePoints, KnownSimilarities, Recorded, SparsePoints, check_similarities
+from gll.points import (
+    AbstractPoints,
+    DensePoints,
+    KnownSimilarities,
+    Recorded,
+    SparsePoints,
+    check_similarities,
+    direction_tolerance,
+)
 from gll.projected import AutoSearch, Projected, progress_bar, recall
 from gll.propagation import ClassPriorWarning
 from gll.solvers.auto import Auto
 from gll.solvers.base import AbstractLinearSolver
 from gll.solvers.multilevel import Multilevel
 from gll.solvers.newton import Newton
-from gll.sparse import canonical
-from gll.targets import Targets
+from gll.sparse import canonical, prepared
+from gll.targets import Targets, read_column
 from gll.unreached import Unreached, UnreachedWarning
 
 PRECOMPUTED = "precomputed"
@@ -254,6 +263,8 @@ class GraphLearningClassifier(ClassifierMixin, BaseEstimator):
         """
         stages = Stages(self.verbose)
         method, search = self._method(), self._search()
+        if self.device is not None:
+            find_device(self.device)
         metric = None if self.metric == PRECOMPUTED else Metric(self.metric)
         with stages("checks"):
             known, x = self._read(X, None)
@@ -332,7 +343,10 @@ class GraphLearningClassifier(ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: Any) -> NDArray[np.floating]:
         """(m, C) probabilities of the classes; each new point is joined to its nearest training points.
 
-        A row that equals a training row gets that row's answer. The answer does not depend on the other rows.
+        A row that equals a training row gets that row's answer (cosine: a multiple of one, too). With a precomputed
+        metric it does not, since similarities do not tell that two rows are the same point: it is the mean of its
+        neighbours as for any new point, and what was found for the training rows is in `label_distributions_`. The
+        answer does not depend on the other rows.
 
         Args:
             X: (m, d) features, or (m, n) similarities to the training rows for a precomputed metric.
@@ -340,16 +354,42 @@ class GraphLearningClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         fitted: Fitted = self._fitted
         _, x = self._read(X, self)
-        index, share = fitted.points.join(x)
-        if Unreached(self.unreached) is Unreached.RAISE and bool((share.sum(1) == 0).any()):
-            none = torch.nonzero(share.sum(1) == 0).flatten()
+        found, lost = [], []
+        for part in fitted.points.parts(x):
+            index, share = fitted.points.join(part)
+            lost.append(share.sum(1) == 0)
+            found.append(fitted.at(index, share).cpu().numpy())
+        none = torch.nonzero(torch.cat(lost)).flatten()
+        if Unreached(self.unreached) is Unreached.RAISE and len(none):
             raise ValueError(f"{len(none)} rows have no positive similarity, the first being row {int(none[0])}")
-        return fitted.at(index, share).cpu().numpy()
+        return np.concatenate(found)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """(m,) the most probable class of every row; see `predict_proba`."""
         probability = self.predict_proba(X)
         return self.classes_[probability.argmax(1)]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Share of rows whose class is predicted, among those that have one in y.
+
+        Rows that y marks as unlabelled (-1, NaN, None, as in `fit`) are left out, so that cross-validation and grid
+        search work on partly labelled data. If -1 is one of `classes_`, it is a class here too.
+
+        Args:
+            X: as in `predict`.
+            y: (m,) true classes.
+            sample_weight: (m,) how much every row counts.
+        """
+        predicted = self.predict(X)
+        label, known = read_column(y)
+        if self.classes_.dtype.kind in "if" and (self.classes_ == -1).any() and label.dtype.kind in "if":
+            known = known | (label == -1)
+        if len(label) != len(predicted):
+            raise ValueError(f"X has {len(predicted)} rows, but y {len(label)}")
+        if not known.any():
+            raise ValueError(f"there is nothing to compare with: y marks all {len(label)} rows as unlabelled")
+        weight = None if sample_weight is None else np.asarray(sample_weight)[known]
+        return float(accuracy_score(label[known], predicted[known], sample_weight=weight))
 
     def save(self, path: Any) -> None:
         """Write the fitted classifier to one file: tensors and JSON, no code. See `gll.store`."""
@@ -410,7 +450,12 @@ class GraphLearningClassifier(ClassifierMixin, BaseEstimator):
             if options:
                 raise ValueError("method_options go with a method's name; give the object its options itself")
             return self.method
-        return method_from_name(self.method, **(options or {}))
+        # NumPy's numbers, as in a grid of np.logspace, become Python's: methods know these and tensors.
+        plain = {
+            k: v.item() if isinstance(v, np.generic | np.ndarray) and v.ndim == 0 else v
+            for k, v in (options or {}).items()
+        }
+        return method_from_name(self.method, **plain)
 
     def _search(self) -> AbstractNeighborSearch:
         if isinstance(self.search, AbstractNeighborSearch):
@@ -446,12 +491,12 @@ class GraphLearningClassifier(ClassifierMixin, BaseEstimator):
         if metric is None:
             group, first = np.arange(len(rows)), np.arange(len(rows))
         else:
-            found = distinct_sparse_rows(kept) if scipy.sparse.issparse(kept) else distinct_rows(kept)
-            group, first = (t.cpu().numpy() for t in found)
+            group, first = (t.cpu().numpy() for t in copies_of(kept, metric))
         if len(first) < 2:
             raise ValueError(
                 f"a graph needs two distinct rows of X, but there is one sample only ({len(weight)} rows, "
-                f"{len(rows)} of them of positive weight)"
+                f"{len(rows)} of them of positive weight, n_features={x.shape[1]})"
+                + ("; under the cosine metric multiples of a row are the same" if metric is Metric.COSINE else "")
             )
         node = np.full(len(weight), -1)
         node[rows] = group
@@ -469,7 +514,7 @@ class GraphLearningClassifier(ClassifierMixin, BaseEstimator):
     ) -> tuple[AbstractPoints, Graph, float]:
         if metric is None:
             with stages("weights"):
-                device = torch.device(self.device or "cpu")
+                device = find_device(self.device or "cpu")
                 mass = None if mass is None else mass.to(device)
                 return *KnownSimilarities.build(x, torch.from_numpy(row), mass, device), 1.0
         k = self._neighbors(len(row))
@@ -616,7 +661,7 @@ class GraphLearningClassifier(ClassifierMixin, BaseEstimator):
             x = torch.from_numpy(np.ascontiguousarray(x) if x.flags.writeable else np.array(x))
         if isinstance(x, Tensor):
             if self.device is not None:
-                x = x.to(self.device)
+                x = x.to(find_device(self.device))
             if not bool(torch.isfinite(x.sum())) and not bool(torch.isfinite(x).all()):
                 _raise_nonfinite(torch.nonzero(~torch.isfinite(x).all(1)).flatten().cpu().numpy(), len(x))
         return columns_of(probe), x
@@ -634,6 +679,39 @@ class GraphLearningClassifier(ClassifierMixin, BaseEstimator):
         """Tags for scikit-learn before 1.6."""
         known = self.metric == PRECOMPUTED
         return {"pairwise": known, "requires_positive_X": known, "poor_score": known}
+
+
+def copies_of(x: Any, metric: Metric) -> tuple[Tensor, Tensor]:
+    """Node of every row, and first row of every node: equal rows are one node; for cosine, multiples of a row too."""
+    sparse = scipy.sparse.issparse(x)
+    group, first = distinct_sparse_rows(x) if sparse else distinct_rows(x)
+    if metric is not Metric.COSINE:
+        return group, first
+    if sparse:
+        dtype = torch.float32 if x.dtype == np.float32 else torch.float64
+        again, kept = same_sparse_direction(prepared(x[first.numpy()], metric), direction_tolerance(dtype))
+    else:
+        again, kept = same_direction(metric.prepare(x[first]), direction_tolerance(x.dtype))
+    return again[group], first[kept]
+
+
+def find_device(device: Any) -> torch.device:
+    """The device of this name, if there is one here."""
+    try:
+        found = torch.device(device)
+    except (RuntimeError, TypeError) as error:
+        raise ValueError(f"unknown device {device!r}: give 'cpu', 'cuda', 'cuda:1', ... or None") from error
+    try:
+        torch.empty(0, device=found)
+        usable = found.type != "meta"
+    except (RuntimeError, AssertionError, NotImplementedError, ImportError):
+        usable = False
+    if not usable:
+        raise ValueError(
+            f"the device {str(found)!r} is not available: PyTorch {torch.__version__} sees {torch.cuda.device_count()} "
+            "CUDA devices; use device='cpu' or None"
+        )
+    return found
 
 
 def columns_of(model: GraphLearningClassifier) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 import zlib
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, final
 
@@ -26,6 +27,8 @@ from gll.neighbors import AbstractNeighborSearch
 from gll.similarity import Gaussian, knn_graph
 from gll.sparse import canonical, prepared, row_size, sparse_graph, sparse_search
 
+MAX_ENTRIES = 2**21  # of a table of neighbours that are given by similarities
+
 
 class AbstractPoints(ABC):
     """The training points, one per node."""
@@ -36,6 +39,10 @@ class AbstractPoints(ABC):
     def join(self, x: Any) -> tuple[Tensor, Tensor]:
         """Neighbours (m, k) of new points among the nodes, and their shares, which sum to one, or are all zero where a
         point has no neighbour."""
+
+    def parts(self, x: Any) -> Iterator[Any]:
+        """New points in parts whose neighbours fit in memory."""
+        yield x
 
     @abstractmethod
     def keys(self, node: Tensor) -> NDArray[np.int64]:
@@ -56,6 +63,18 @@ class Recorded(AbstractNeighborSearch):
         self.index = self.inner(x, k)
         self.seconds = time.perf_counter() - start
         return self.index
+
+
+def direction_tolerance(dtype: torch.dtype) -> float:
+    """Rows of length one whose entries differ by no more are multiples of one row, but for rounding."""
+    return 8 * torch.finfo(dtype).eps
+
+
+def on_node(share: Tensor, here: Tensor) -> Tensor:
+    """The shares, all on the nearest node where `here`."""
+    first = torch.zeros_like(share)
+    first[:, 0] = 1
+    return torch.where(here[:, None], first, share)
 
 
 def weighed(graph: Graph, mass: Tensor | None) -> Graph:
@@ -99,7 +118,16 @@ class DensePoints(AbstractPoints):
         if scipy.sparse.issparse(x):
             x = torch.from_numpy(x.toarray())
         x = self.metric.prepare(x.to(self.features.device, self.features.dtype))
-        return join(self.features, self.bandwidth, x, self.k, mass=self.mass)
+        index, share = join(self.features, self.bandwidth, x, self.k, mass=self.mass)
+        if self.metric is Metric.COSINE and len(x):
+            gap = torch.cat(
+                [
+                    (a - self.features[i]).abs().amax(1)
+                    for a, i in zip(x.split(4096), index[:, 0].split(4096), strict=True)
+                ]
+            )
+            share = on_node(share, gap <= direction_tolerance(x.dtype))
+        return index, share
 
     def keys(self, node: Tensor) -> NDArray[np.int64]:
         return hash_rows(self.features[node]).cpu().numpy()
@@ -146,6 +174,10 @@ class SparsePoints(AbstractPoints):
         index, share = share_out(
             sqdist / scale**2, index, row_size(x) / scale, self.bandwidth / scale, mass, Gaussian(), scale
         )
+        if self.metric is Metric.COSINE and x.shape[0]:
+            gap = abs(x - self.features[index[:, 0].numpy()]).max(axis=1).todense()
+            near = torch.from_numpy(np.asarray(gap).ravel() <= direction_tolerance(self.dtype))
+            share = on_node(share, near)
         return index, share.to(self.dtype)
 
     def keys(self, node: Tensor) -> NDArray[np.int64]:
@@ -200,6 +232,16 @@ class KnownSimilarities(AbstractPoints):
         total = weight.sum(1, keepdims=True)
         share = weight / np.where(total > 0, total, 1)
         return torch.from_numpy(index).to(self.device), torch.from_numpy(share).to(self.device, self.dtype)
+
+    def parts(self, x: Any) -> Iterator[Any]:
+        """Rows in order, cut where the table of neighbours, as wide as its widest row, would hold too many entries."""
+        width, start, widest = np.maximum(np.diff(x.indptr), 1), 0, 0
+        for end, wide in enumerate(width.tolist()):
+            if end > start and max(widest, wide) * (end + 1 - start) > MAX_ENTRIES:
+                yield x[start:end]
+                start, widest = end, 0
+            widest = max(widest, wide)
+        yield x[start:]
 
     def keys(self, node: Tensor) -> NDArray[np.int64]:
         return self.row[node].cpu().numpy()  # similarities do not tell a point from another: take its place

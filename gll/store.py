@@ -28,7 +28,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from gll import methods, solvers
-from gll.estimator import Fitted, GraphLearningClassifier, Stages
+from gll.estimator import Fitted, GraphLearningClassifier, Stages, find_device
 from gll.faiss import Faiss
 from gll.features import Metric
 from gll.graph import Graph, Topology
@@ -41,6 +41,15 @@ from gll.targets import Targets
 
 FORMAT = "gll.GraphLearningClassifier"
 VERSION = 1
+DIMENSIONS = {
+    "score": 2,
+    "probability": 2,
+    "target.value": 2,
+    "points.features": 2,
+    "outside.index": 2,
+    "outside.share": 2,
+}
+TENSOR_TYPES = {"float32": torch.float32, "float64": torch.float64, "int64": torch.int64, "bool": torch.bool}
 
 
 class StoreError(ValueError):
@@ -115,14 +124,19 @@ def complete_file(path: Path) -> Iterator[Path]:
 def load_classifier(kind: type[GraphLearningClassifier], path: Path, device: Any) -> GraphLearningClassifier:
     """Read a fitted classifier. See `GraphLearningClassifier.load`."""
     about, tensors = _read_file(path)
+    if device is not None:
+        find_device(device)
     try:
-        model, known = kind(**{name: _object(value) for name, value in about["parameters"].items()}), about
         fitted_device = _device(device, str(about["device"]))
+        parameters = {name: _object(value, fitted_device) for name, value in about["parameters"].items()}
+        model, known = kind(**parameters), about
         if device is not None:
             model.device = str(fitted_device)
         moved = {name: value.to(fitted_device) for name, value in tensors.items()}
         _fill(model, known, moved)
-    except (KeyError, TypeError, AttributeError, IndexError, RuntimeError) as error:
+    except StoreError:
+        raise
+    except (KeyError, TypeError, AttributeError, IndexError, RuntimeError, ValueError) as error:
         raise StoreError(f"{path} does not fit together as a stored classifier: {error}") from error
     return model
 
@@ -148,6 +162,10 @@ def _read_file(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 def _fill(model: GraphLearningClassifier, about: dict[str, Any], tensors: dict[str, Tensor]) -> None:
     i, j, weight, score = (tensors[name] for name in ("graph.i", "graph.j", "graph.weight", "score"))
+    for name, value in tensors.items():
+        _require(not value.is_floating_point() or bool(torch.isfinite(value).all()), f"{name} holds NaN or infinity")
+        flat = DIMENSIONS.get(name, 1)
+        _require(value.dim() == flat, f"{name} has {value.dim()} dimensions instead of {flat}")
     n, classes = score.shape
     node, rows = tensors["node"], len(tensors["node"])
     targets = (tensors["target.row"], tensors["target.value"])
@@ -155,25 +173,28 @@ def _fill(model: GraphLearningClassifier, about: dict[str, Any], tensors: dict[s
     _require(tensors["probability"].shape == score.shape, "scores and probabilities differ in shape")
     _require(targets[1].shape == (len(targets[0]), classes), "labels and scores differ in shape")
     _require(tensors["weight"].shape == (rows,) and tensors["row"].shape == (n,), "rows and nodes differ in number")
-    for index, low, end in ((i, 0, n), (j, 0, n), (node, -1, n), (tensors["row"], 0, rows), (targets[0], 0, rows)):
+    lost, shift = tensors.get("unreached"), tensors.get("shift")
+    _require(score.is_floating_point() and weight.dtype == score.dtype, "scores and weights differ in type")
+    _require(lost is None or (lost.shape == (n,) and lost.dtype == torch.bool), "unreached nodes are no mask of nodes")
+    _require(shift is None or shift.shape == (classes,), "shifts and classes differ in number")
+    outer = [tensors[f"outside.{name}"] for name in ("index", "share")] if bool((node < 0).any()) else []
+    _require(not outer or outer[0].shape == outer[1].shape, "rows outside the graph differ in shape")
+    _require(not outer or len(outer[0]) == int((node < 0).sum()), "rows outside the graph differ in number")
+    ranges = [(outer[0].flatten(), 0, n)] if outer else []
+    ranges += [(i, 0, n), (j, 0, n), (node, -1, n), (tensors["row"], 0, rows), (targets[0], 0, rows)]
+    for index, low, end in ranges:
         _require(index.dtype == torch.int64, "an index is not of integers")
         _require(not len(index) or (int(index.min()) >= low and int(index.max()) < end), "an index is out of range")
     names = _classes_from_json(about["classes"])
     _require(len(names) == classes, "classes and scores differ in number")
     points = _points_from_tensors(about["points"], tensors, n, rows)
     features = points.features if isinstance(points, DensePoints) else None
-    readout = Readout(about["scale"], tensors.get("shift"))
+    readout = Readout(about["scale"], shift)
     propagation = Propagation(
-        score,
-        tensors["probability"],
-        int(about["steps"]),
-        tensors.get("unreached"),
-        None,
-        str(about["description"]),
-        readout,
+        score, tensors["probability"], int(about["steps"]), lost, None, str(about["description"]), readout
     )
-    outside = (tensors["outside.index"], tensors["outside.share"]) if "outside.index" in tensors else None
-    method = _object(about["method"])
+    outside = (outer[0], outer[1]) if outer else None
+    method = _object(about["method"], score.device)
     _require(isinstance(method, AbstractMethod), "there is no method")
     fitted = Fitted(
         method=method,
@@ -204,7 +225,7 @@ def _require(condition: bool, what: str) -> None:
 def _device(asked: Any, stored: str) -> torch.device:
     """The device asked for, else the stored one, else the CPU where that is missing."""
     if asked is not None:
-        return torch.device(asked)
+        return find_device(asked)
     return torch.device(stored if torch.device(stored).type != "cuda" or torch.cuda.is_available() else "cpu")
 
 
@@ -293,8 +314,10 @@ def _plain(value: Any, name: str) -> Any:
         return value.item()
     if isinstance(value, torch.device):
         return str(value)
-    if isinstance(value, np.ndarray | Tensor):
-        return [_plain(v, name) for v in value.tolist()]
+    if isinstance(value, Tensor) and str(value.dtype)[6:] in TENSOR_TYPES:
+        return {"tensor": value.detach().tolist(), "dtype": str(value.dtype)[6:]}
+    if isinstance(value, np.ndarray):
+        return [_plain(v, name) for v in value.tolist()] if value.ndim else _plain(value.item(), name)
     if isinstance(value, list | tuple):
         return [_plain(v, name) for v in value]
     if isinstance(value, Mapping):
@@ -310,15 +333,18 @@ def _plain(value: Any, name: str) -> Any:
     )
 
 
-def _object(stored: Any) -> Any:
-    """The inverse of `_plain`."""
+def _object(stored: Any, device: torch.device) -> Any:
+    """The inverse of `_plain`; tensors come to the device."""
     if isinstance(stored, list):
-        return [_object(v) for v in stored]
+        return [_object(v, device) for v in stored]
     if not isinstance(stored, dict):
         return stored
     if "pairs" in stored:
-        return {_object(k): _object(v) for k, v in stored["pairs"]}
+        return {_object(k, device): _object(v, device) for k, v in stored["pairs"]}
+    if "tensor" in stored:
+        _require(stored["dtype"] in TENSOR_TYPES, f"tensors of type {stored['dtype']!r} are not known")
+        return torch.tensor(stored["tensor"], dtype=TENSOR_TYPES[stored["dtype"]], device=device)
     kinds = _known_kinds()
     if stored.get("object") not in kinds:
         raise StoreError(f"the file names an object {stored.get('object')!r} that this gll does not know")
-    return kinds[stored["object"]](**{name: _object(value) for name, value in stored["fields"].items()})
+    return kinds[stored["object"]](**{name: _object(value, device) for name, value in stored["fields"].items()})

@@ -2,8 +2,10 @@
 
 Unlabelled is -1 in numbers; NaN, None, NaT or pandas' NA in anything; a masked entry; the strings "-1" and "nan"
 (which is what NumPy makes of -1 and NaN in a list of strings), in a list, a Series or an array of any type alike; a row
-of zeros or of NaN in a matrix of soft labels. So no class can be called "-1" or "nan"; "" is a class. One case is ambiguous: a y of -1 and 1 alone. If -1 were "unlabelled" there, only one class would be left, and
-one class is an error; so it is read as two classes, with a warning.
+of zeros or of NaN in a matrix of soft labels. So no class can be called "-1" or "nan"; "" is a class.
+
+One case is ambiguous: a y of -1 and 1 alone. If -1 were "unlabelled" there, only one class would be left, and one class
+is an error; so it is read as two classes, with a warning.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from gll.calibration import expected_calibration_error
 from gll.distinct import distinct_rows
 from gll.estimator import GraphLearningClassifier
 from gll.extend import join
-from gll.points import SparsePoints
+from gll.points import KnownSimilarities, SparsePoints
 from gll.propagation import ClassPriorWarning
 from gll.unreached import UnreachedWarning
 
@@ -211,6 +211,30 @@ def test_more_copies_than_neighbours_do_not_cut_themselves_off() -> None:
     assert (model.node_[len(x) :] == len(x) - 1).all()
     assert (model.row_ == np.arange(len(x))).all()
     assert (model.label_distributions_[len(x) :] == model.label_distributions_[len(x) - 1]).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_multiples_of_a_row_are_copies_under_the_cosine_metric(
+    dtype: Any, sparse: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if sparse:
+        monkeypatch.setattr("gll.estimator.DENSE_BYTES", 0)
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 30)) + 2 * np.eye(3, 30)[np.arange(60) % 3]
+    y = np.where(np.arange(60) < 9, np.arange(60) % 3, -1)
+    many = np.concatenate([x, x[-1] * rng.uniform(0.1, 9, (40, 1))]).astype(dtype)
+    given: Any = scipy.sparse.csr_matrix(many) if sparse else many
+    model = GraphLearningClassifier("laplace", n_neighbors=5, metric="cosine")
+    model.fit(given, np.concatenate([y, np.full(40, -1)]))
+    assert model.n_unreached_ == 0
+    assert model.graph_.num_nodes == 60
+    assert (model.node_[60:] == 59).all()
+    np.testing.assert_array_equal(model.predict_proba(given), model.label_distributions_)
+    np.testing.assert_array_equal(model.predict_proba(given[:9] * dtype(3)), model.label_distributions_[:9])
+    weighed = GraphLearningClassifier("laplace", n_neighbors=5, metric="cosine")
+    weighed.fit(given[:60], y, sample_weight=np.where(np.arange(60) == 59, 41, 1))
+    np.testing.assert_allclose(model.label_distributions_[:60], weighed.label_distributions_, atol=1e-4)
 
 
 def test_copies_with_different_labels_share_the_mean() -> None:
@@ -479,6 +503,28 @@ def test_precomputed_graphs_in_every_form() -> None:
         model.set_params(unreached="raise").predict(np.zeros((1, len(x))))
 
 
+def test_precomputed_predictions_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, _, y = blobs()
+    w = GraphLearningClassifier("laplace").fit(x, y).graph_.to_scipy()
+    model = GraphLearningClassifier("laplace", metric="precomputed").fit(w, y)
+    full = scipy.sparse.csr_matrix(np.vstack([w.toarray(), np.ones((1, 60)), np.zeros((2, 60)), w.toarray()]))
+    expected = model.predict_proba(full)
+    entries: list[int] = []
+    inner = KnownSimilarities.join
+
+    def watched(self: KnownSimilarities, part: Any) -> Any:
+        index, share = inner(self, part)
+        entries.append(index.numel())
+        return index, share
+
+    monkeypatch.setattr(KnownSimilarities, "join", watched)
+    monkeypatch.setattr("gll.points.MAX_ENTRIES", 100)
+    np.testing.assert_allclose(model.predict_proba(full), expected, atol=1e-14)
+    assert max(entries) <= 100
+    with pytest.raises(ValueError, match="2 rows have no positive similarity, the first being row 61"):
+        model.set_params(unreached="raise").predict(full)
+
+
 def test_precomputed_rows_of_weight_zero_are_left_out() -> None:
     x, _, y = blobs()
     w = GraphLearningClassifier("laplace", n_neighbors=15).fit(x, y).graph_.to_scipy()
@@ -528,6 +574,27 @@ def test_pipeline_and_grid_search() -> None:
     )
     w = GraphLearningClassifier("laplace", n_neighbors=30).fit(x, truth).graph_.to_scipy()
     assert precomputed.fit(w, truth).best_score_ > 0.8
+
+
+def test_score_leaves_unlabelled_rows_out() -> None:
+    x, truth, _ = blobs(90)
+    model = GraphLearningClassifier("laplace").fit(x, truth)
+    part = np.where(np.arange(90) < 30, truth, -1)
+    right = (model.predict(x) == truth)[:30]
+    for given in (part, [None if v < 0 else int(v) for v in part], np.where(part < 0, np.nan, part)):
+        assert model.score(x, given) == right.mean()
+    weight = np.arange(90) + 1.0
+    assert model.score(x, part, sample_weight=weight) == pytest.approx(np.average(right, weights=weight[:30]))
+    with pytest.raises(ValueError, match="y marks all 90 rows as unlabelled"):
+        model.score(x, np.full(90, -1))
+    with pytest.raises(ValueError, match="X has 90 rows, but y 89"):
+        model.score(x, truth[1:])
+    search = GridSearchCV(GraphLearningClassifier("laplace"), {"n_neighbors": [5]}, cv=3)
+    assert search.fit(x, np.where(np.arange(90) < 60, truth, -1)).best_score_ > 0.8
+    sign = np.where(truth == 0, -1, 1)
+    with pytest.warns(UserWarning, match="-1 and 1 only"):
+        two = GraphLearningClassifier("laplace").fit(x, sign)
+    assert two.score(x, sign) == (two.predict(x) == sign).mean()
 
 
 def test_clone_params_and_repr() -> None:
@@ -631,7 +698,7 @@ def test_update_labels_after_set_params_runs_the_new_method() -> None:
     np.testing.assert_allclose(model.predict_proba(new), expected.predict_proba(new), atol=1e-5)
     for change in ({"n_neighbors": 4}, {"metric": "cosine"}, {"metric": "precomputed"}):
         other = GraphLearningClassifier("laplace").fit(x, y).set_params(**change)
-        with pytest.raises(ValueError, match="the stored graph was built with .* call fit"):
+        with pytest.raises(ValueError, match=r"the stored graph was built with .* call fit"):
             other.update_labels([0], [0])
 
 
@@ -700,6 +767,11 @@ def test_every_wrong_input_has_a_message(as_user: None) -> None:
         GraphLearningClassifier("laplace", n_neighbors=0).fit(x, y)
     with pytest.raises(ValueError, match="search must be 'auto', 'exact', or an object"):
         GraphLearningClassifier("laplace", search="annoy").fit(x, y)
+    for metric in ("euclidean", "precomputed"):
+        with pytest.raises(ValueError, match="the device 'cuda:99' is not available"):
+            GraphLearningClassifier("laplace", device="cuda:99", metric=metric).fit(x, y)
+        with pytest.raises(ValueError, match="unknown device 'gpu'"):
+            GraphLearningClassifier("laplace", device="gpu", metric=metric).fit(x, y)
     with pytest.raises(ValueError, match="unknown policy 'zero'"):
         GraphLearningClassifier("laplace", unreached="zero").fit(x, y)
     with pytest.raises(ValueError, match="X has 3 features, but GraphLearningClassifier is expecting 2"):

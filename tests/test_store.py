@@ -165,6 +165,15 @@ def rewritten(path: Path, change: Any) -> None:
         (lambda t, a, m: a["method"].update(object="Popen"), "names an object 'Popen' that this gll does not know"),
         (lambda t, a, m: a["points"].update(kind="fluffy"), "points of kind 'fluffy' are not known"),
         (lambda t, a, m: a["parameters"].update(colour="red"), "does not fit together"),
+        (lambda t, a, m: t.update(score=t["score"] * torch.nan), "score holds NaN or infinity"),
+        (lambda t, a, m: t.update(probability=t["probability"] / 0), "probability holds NaN or infinity"),
+        (lambda t, a, m: t["points.features"].fill_(torch.inf), "points.features holds NaN or infinity"),
+        (lambda t, a, m: t.update(score=t["score"][0].clone()), "score has 1 dimensions instead of 2"),
+        (lambda t, a, m: t.update(weight=t["weight"][:, None].clone()), "weight has 2 dimensions instead of 1"),
+        (lambda t, a, m: t.update(unreached=torch.ones(3).bool()), "unreached nodes are no mask of nodes"),
+        (lambda t, a, m: t.update(shift=torch.ones(7).double()), "shifts and classes differ in number"),
+        (lambda t, a, m: t["node"][:2].fill_(-1), "does not fit together as a stored classifier: 'outside.index'"),
+        (lambda t, a, m: a["points"].update(metric="fluffy"), "does not fit together.*unknown metric 'fluffy'"),
     ],
 )
 def test_changed_files_are_refused(tmp_path: Path, as_user: None, change: Any, message: str) -> None:
@@ -191,6 +200,28 @@ def test_an_interrupted_save_leaves_the_old_file(tmp_path: Path, monkeypatch: py
         fitted(method="poisson").save(path)
     assert path.read_bytes() == before
     assert [p.name for p in tmp_path.iterdir()] == ["model"]
+
+
+@pytest.mark.parametrize(
+    "tau", [torch.tensor(0.01), np.array(0.01), np.float64(0.01), torch.linspace(0.01, 0.1, 50).double()]
+)
+def test_options_of_every_type_survive(tmp_path: Path, tau: Any) -> None:
+    model = fitted(method="laplace", method_options={"tau": tau})
+    model.save(tmp_path / "model")
+    again = GraphLearningClassifier.load(tmp_path / "model")
+    np.testing.assert_array_equal(again.predict_proba(np.zeros((1, 2))), model.predict_proba(np.zeros((1, 2))))
+    stored = again.get_params()["method_options"]["tau"]
+    np.testing.assert_array_equal(np.asarray(stored), np.asarray(tau).astype(np.asarray(stored).dtype))
+    again.update_labels([0], [0])
+    np.testing.assert_array_equal(again.label_distributions_, model.update_labels([0], [0]).label_distributions_)
+
+
+def test_a_missing_device_is_named(tmp_path: Path) -> None:
+    fitted().save(tmp_path / "model")
+    with pytest.raises(ValueError, match="unknown device 'gpu'"):
+        GraphLearningClassifier.load(tmp_path / "model", device="gpu")
+    with pytest.raises(ValueError, match="the device 'cuda:99' is not available"):
+        GraphLearningClassifier.load(tmp_path / "model", device="cuda:99")
 
 
 def test_what_cannot_be_stored_says_so(tmp_path: Path) -> None:
