@@ -33,8 +33,9 @@ METHODS = ("auto", "laplace", "poisson")
 
 
 def scores(probability: np.ndarray, y: np.ndarray, free: np.ndarray) -> tuple[float, float]:
-    """Accuracy and calibration error on the points without a label."""
-    p, truth = probability[free], y[free]
+    """Accuracy and calibration error on the points without a label; rows of NaN (scikit-learn's) count as undecided."""
+    p, truth = probability[free].copy(), y[free]
+    p[~np.isfinite(p).all(1)] = 1 / p.shape[1]
     return float((p.argmax(1) == truth).mean()), float(expected_calibration_error(p, truth))
 
 

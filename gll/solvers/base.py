@@ -23,7 +23,7 @@ from gll.operators import Operator
 from gll.solution import RESULT
 from gll.sums import column_max
 
-ERROR_GOAL = 1e-8  # correcting goes on until the estimated error is below this, or rtol, or stops shrinking
+ERROR_GOAL = 1e-8  # correcting goes on until the error is below this (or known to be below rtol), or stops shrinking
 
 
 class Goal(NamedTuple):
@@ -129,7 +129,8 @@ class AbstractLinearSolver(ABC):
         diagonal = as_columns(operator.diagonal)
         per_node = torch.where(diagonal > 0, diagonal, 1)
         exact, zero = rhs.shape[1] - bounds, rhs.new_zeros(rhs.shape[1])
-        aim, error_goal = self.rtol if rtol is None else min(rtol, self.rtol), max(ERROR_GOAL, self.rtol)
+        aim = self.rtol if rtol is None else min(rtol, self.rtol)
+        error_goal = max(ERROR_GOAL, self.rtol) if bounds else ERROR_GOAL  # a bound can be trusted, an estimate less
         goal = Goal(zero + aim, zero.clone(), zero[None] if size is None else size)
         goal.rtol[exact:], goal.atol[exact:] = 0, 0.5
         x, result, steps = self.compute(state, rhs, goal)
