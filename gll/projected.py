@@ -264,6 +264,8 @@ def recall(
         sample: how many points to check; all points if there are fewer.
         seed: of the sample.
 
+    Differentiable in: nothing.
+
     >>> x = torch.tensor([[0.0], [1.0], [3.0], [7.0]])
     >>> recall(x, torch.tensor([[1], [0], [1], [0]]))  # the last should be 2
     0.75
