@@ -33,9 +33,9 @@ METHODS = ("auto", "laplace", "poisson")
 
 
 def scores(probability: np.ndarray, y: np.ndarray, free: np.ndarray) -> tuple[float, float]:
-    """Accuracy and calibration error on the points without a label; rows of NaN (scikit-learn's) count as undecided."""
+    """Accuracy and calibration error on the points without a label; rows that are no shares count as undecided."""
     p, truth = probability[free].copy(), y[free]
-    p[~np.isfinite(p).all(1)] = 1 / p.shape[1]
+    p[~(np.abs(p.sum(1) - 1) < 1e-6)] = 1 / p.shape[1]
     return float((p.argmax(1) == truth).mean()), float(expected_calibration_error(p, truth))
 
 

@@ -15,6 +15,7 @@ from gll.neighbors import AbstractNeighborSearch, Exact
 from gll.nn import GraphLearningLayer
 from gll.nonlinear import Elliptic, GinzburgLandau, PLaplace
 from gll.projected import AutoSearch, Projected, RecallWarning, recall
+from gll.propagation import ClassPriorWarning
 from gll.similarity import Constant, Gaussian, SelfTuned, Symmetrize, edge_sqdist, knn_graph
 from gll.solution import RESULT, Solution, SolveError
 from gll.unreached import Unreached, UnreachedWarning
@@ -30,6 +31,7 @@ __all__ = [
     "AbstractNeighborSearch",
     "ActiveLearner",
     "AutoSearch",
+    "ClassPriorWarning",
     "Constant",
     "Elliptic",
     "Exact",

@@ -11,6 +11,7 @@ an older file as it was.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import os
 import tempfile
@@ -93,10 +94,22 @@ def save_classifier(model: GraphLearningClassifier, path: Path) -> None:
         "feature_names_in": None if names is None else [str(name) for name in names],
         "device": str(fitted.graph.weight.device),
     }
-    metadata = {"format": FORMAT, "version": str(VERSION), "json": json.dumps(about)}
-    ready = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+    ready = _separate({name: value.detach().cpu().contiguous() for name, value in tensors.items()})
+    text = json.dumps(about)
+    metadata = {"format": FORMAT, "version": str(VERSION), "json": text, "sha256": _checksum(text, ready)}
     with complete_file(path) as temporary:
-        save_file(_separate(ready), temporary, metadata=metadata)
+        save_file(ready, temporary, metadata=metadata)
+
+
+def _checksum(text: str, tensors: dict[str, Tensor]) -> str:
+    """Of everything that is stored, so that a file that was damaged later is not taken for an answer."""
+    digest = hashlib.sha256(text.encode())
+    for name in sorted(tensors):
+        tensor = tensors[name].contiguous()
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        if tensor.numel():
+            digest.update(tensor.view(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
 
 
 @contextmanager
@@ -154,7 +167,10 @@ def _read_file(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
                     f"{path} was written in version {metadata.get('version')} of the format; this gll reads version "
                     f"{VERSION}: load it with the gll that wrote it, or fit again"
                 )
-            return json.loads(metadata["json"]), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            if metadata.get("sha256") != _checksum(metadata["json"], tensors):
+                raise StoreError(f"{path} is damaged: its contents do not match its checksum; write it again with save")
+            return json.loads(metadata["json"]), tensors
     except (SafetensorError, OSError, KeyError, json.JSONDecodeError) as error:
         size = path.stat().st_size
         raise StoreError(f"{path} ({size} bytes) is cut off, damaged, or no stored classifier: {error}") from error

@@ -26,7 +26,7 @@ PAGES = sorted(DOCS.glob("**/*.md"))
 NO_TENSORS = {
     "AMG", "AbstractEquation", "AbstractLinearSolver", "AbstractNeighborSearch", "AbstractPreconditioner", "Auto",
     "Cholesky", "ConjugateGradient", "Exact", "Faiss", "Metric", "Newton", "Normalization", "RESULT", "SolveError",
-    "Symmetrize", "Unreached", "UnreachedWarning",
+    "Symmetrize", "Unreached", "UnreachedWarning", "RecallWarning", "ClassPriorWarning",
 }  # fmt: skip
 
 

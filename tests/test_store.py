@@ -20,7 +20,7 @@ import gll
 import gll.projected
 from gll.estimator import GraphLearningClassifier
 from gll.methods import METHODS, AbstractMethod, Answer, Request
-from gll.store import StoreError
+from gll.store import StoreError, _checksum
 
 
 def data(n: int = 50) -> tuple[Any, Any]:
@@ -147,6 +147,7 @@ def rewritten(path: Path, change: Any) -> None:
     about = json.loads(metadata["json"])
     change(tensors, about, metadata)
     metadata["json"] = json.dumps(about)
+    metadata["sha256"] = _checksum(metadata["json"], tensors)  # made to look right
     save_file(tensors, path, metadata=metadata)
 
 
@@ -234,3 +235,15 @@ def test_what_cannot_be_stored_says_so(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"the folder .* does not exist"):
         fitted().save(tmp_path / "nowhere" / "model")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_byte_changed_anywhere_is_noticed(tmp_path: Path) -> None:
+    x, y = np.random.default_rng(0).normal(size=(60, 4)), np.full(60, -1)
+    y[:6] = [0, 1, 2, 0, 1, 2]
+    path = tmp_path / "model.gll"
+    gll.GraphLearningClassifier("laplace", n_neighbors=5).fit(x, y).save(path)
+    whole = path.read_bytes()
+    for place in np.linspace(8, len(whole) - 1, 40).astype(int):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x41]) + whole[place + 1 :])
+        with pytest.raises(StoreError):
+            gll.GraphLearningClassifier.load(path)
