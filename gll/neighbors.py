@@ -119,7 +119,7 @@ class Exact(AbstractNeighborSearch):
         if index.shape[1] < x.shape[0] - exclude_self:
             open_rows = doubt[exact[:, k - 1] >= value[doubt, -1] - 2 * noise[doubt]]
             for rows in open_rows.split(max(1, self.max_bytes // (32 * x.shape[0]))):
-                distance = torch.cdist(y[rows], x, compute_mode="donot_use_mm_for_euclid_dist")
+                distance = torch.cdist(y[rows].double(), x.double(), compute_mode="donot_use_mm_for_euclid_dist")
                 if exclude_self:
                     distance[torch.arange(len(rows), device=x.device), rows + start] = torch.inf
                 found[rows] = distance.sort(dim=1, stable=True).indices[:, :k]
@@ -129,8 +129,9 @@ class Exact(AbstractNeighborSearch):
         """Candidates sorted by (true squared distance, index), with the distances."""
         index = index.sort(dim=1).values
         flat, row = index.flatten(), torch.arange(len(y), device=x.device).repeat_interleave(index.shape[1])
-        distance = sqdist_of_pairs(y, row, flat, other=x, max_bytes=self.max_bytes).view(index.shape)
-        distance, order = distance.sort(dim=1, stable=True)
+        # In double precision, so that float32 makes no ties where its features have none.
+        distance = sqdist_of_pairs(y, row, flat, other=x, max_bytes=self.max_bytes, dtype=torch.float64)
+        distance, order = distance.view(index.shape).sort(dim=1, stable=True)
         return distance, index.gather(1, order)
 
 

@@ -48,17 +48,24 @@ def smallest(distance: Tensor, wanted: int) -> tuple[Tensor, Tensor]:
 
 
 def sqdist_of_pairs(
-    x: Tensor, i: Tensor, j: Tensor, *, other: Tensor | None = None, max_bytes: int | None = None
+    x: Tensor,
+    i: Tensor,
+    j: Tensor,
+    *,
+    other: Tensor | None = None,
+    max_bytes: int | None = None,
+    dtype: torch.dtype | None = None,
 ) -> Float[Tensor, " pairs"]:
-    """|x_i - y_j|² from true differences, where y is `other` or x itself; chunked to stay in cache or memory."""
+    """|x_i - y_j|² from true differences in `dtype`, where y is `other` or x itself; chunked to stay in cache."""
     y = x if other is None else other
     budget = max_bytes or 256 * 2**20
     if x.device.type == "cpu":
         budget = min(budget, 2**20)  # measured: differences that stay in the cache are ten times faster
     step = max(1, budget // max(1, x.shape[1] * x.element_size()))
-    out = x.new_empty(i.numel())
+    dtype = dtype or x.dtype
+    out = x.new_empty(i.numel(), dtype=dtype)
     for start in range(0, i.numel(), step):
         part = slice(start, start + step)
-        difference = x.index_select(0, i[part]).sub_(y.index_select(0, j[part]))
+        difference = x.index_select(0, i[part]).to(dtype).sub_(y.index_select(0, j[part]))
         out[part] = torch.linalg.vecdot(difference, difference)
     return out
