@@ -257,14 +257,15 @@ def test_a_search_of_ones_own() -> None:
     np.testing.assert_allclose(graph.weight, expected, rtol=1e-14)
 
 
-def test_near_ties_of_single_precision_features_are_ranked_exactly(device: torch.device) -> None:
+@pytest.mark.parametrize(("n", "k"), [(12, 7), (40, 25)])
+def test_near_ties_of_single_precision_features_are_ranked_exactly(n: int, k: int, device: torch.device) -> None:
     """Distances that differ by less than float32 can add up, between points that float32 tells apart."""
     generator = torch.Generator().manual_seed(0)
     centers = torch.randn(2, 20, generator=generator)
-    x = (centers[torch.arange(40) % 2] + 1e-6 * torch.randn(40, 20, generator=generator)).to(device)
-    found = gll.Exact()(x, 25)  # 19 in the own cluster, 6 of 20 nearly equidistant ones in the other
+    x = (centers[torch.arange(n) % 2] + 1e-6 * torch.randn(n, 20, generator=generator)).to(device)
+    found = gll.Exact()(x, k)  # the own cluster, and some of the other, where all are nearly as far
     distance = torch.cdist(x.double(), x.double(), compute_mode="donot_use_mm_for_euclid_dist")
     distance.fill_diagonal_(torch.inf)
-    expected = distance.sort(dim=1, stable=True).indices[:, :25]
+    expected = distance.sort(dim=1, stable=True).indices[:, :k]
     assert torch.equal(found.sort(dim=1).values, expected.sort(dim=1).values)
     assert torch.equal(found[:, -1], expected[:, -1])
