@@ -206,7 +206,7 @@ def draw(store: dict[tuple[Any, ...], dict[str, Any]], path: Path) -> None:
     axes[0][-1].legend(fontsize=7)
     figure.tight_layout()
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
+    figure.savefig(path, dpi=75)
 
 
 def main(

@@ -370,7 +370,10 @@ class ActiveLearner:
         Either all of them are taken or, where something is wrong with one, none. With `autosave` they are on disk when
         this returns.
         """
-        self._take(self._nodes(index), _labels(labels), {})
+        names = _labels(labels)
+        if -1 in names or "" in names:
+            raise ValueError("-1 and '' mean that there is no label: use skip() where nobody can tell")
+        self._take(self._nodes(index), names, {})
 
     def _take(self, nodes: list[int], names: list[Label], taken: dict[int, float]) -> None:
         """Labels of a person, or `taken` from a classifier with what they count there."""

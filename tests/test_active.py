@@ -982,9 +982,6 @@ def test_what_cannot_be_handed_back() -> None:
     free = int(np.flatnonzero(y < 0)[0])
     learner.tell(free, 7)  # a class that the classifier has not seen
     assert learner.hand_back(classifier).classes_.tolist() == [0, 1, 2, 7]
-    learner.tell(free, -1)
-    with pytest.raises(ValueError, match="the label -1 means 'unlabelled' to the classifier"):
-        learner.hand_back(classifier)
     dates = np.where(y < 0, np.datetime64("NaT"), np.datetime64("2020-01-01") + np.maximum(y, 0))
     timed = gll.estimator.GraphLearningClassifier("laplace", n_neighbors=7).fit(x, dates)
     with pytest.raises(TypeError, match="a label is a string or a whole number"):
@@ -1020,3 +1017,10 @@ def test_the_benchmark_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pyt
     assert "another configuration" in str(runner.invoke(benchmark.app, [*command, "--batch", "5"]).exception)
     assert runner.invoke(benchmark.app, ["plot", str(file), "--out", str(picture)]).exit_code == 0
     assert picture.read_bytes()[:4] == b"\x89PNG"
+
+
+@pytest.mark.parametrize("label", [-1, ""])
+def test_a_mark_for_no_label_is_not_taken_for_a_class(label: object) -> None:
+    learner = gll.ActiveLearner(gll.knn_graph(torch.randn(20, 2), 4))
+    with pytest.raises(ValueError, match=r"use skip\(\) where nobody can tell"):
+        learner.tell(3, label)
