@@ -34,7 +34,8 @@ from rich.console import Console
 from rich.table import Table
 
 import gll
-from gll.estimator import RTOL, groups_of
+from gll.estimator import RTOL
+from gll.fitted import groups_of
 from gll.methods import method_from_name
 from gll.projected import AutoSearch, recall
 from gll.solvers import Auto, ConjugateGradient, Multilevel

@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 import gll
 from gll.active import LocalMax, Margin, Situation, choose
 from gll.estimator import PRECOMPUTED, GraphLearningClassifier
+from gll.files import complete_file
 from gll.methods import METHODS
 from gll.reading import Features, GivenLabels, InputError, labels_inside, read_features, read_labels, read_prior
 from gll.solution import SolveError
-from gll.store import complete_file
 from gll.unreached import UnreachedWarning
 
 SUGGESTIONS = 10

@@ -12,8 +12,6 @@ The choice itself is made by `active.py`, predictions by a method of `methods.py
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
 import json
 import operator
 import os
@@ -27,7 +25,6 @@ from typing import Any, final
 import numpy as np
 import safetensors.torch
 import torch
-from safetensors import SafetensorError
 from torch import Tensor
 
 from gll.active import (
@@ -43,33 +40,15 @@ from gll.active import (
     selection_from_name,
 )
 from gll.field import Covariance, GaussianField
-from gll.graph import Graph, Topology
+from gll.files import complete_file
+from gll.graph import Graph
 from gll.labels import Labels
-from gll.methods import METHODS, AbstractMethod, Propagation, method_from_name
+from gll.methods import AbstractMethod, Propagation, method_from_name
 from gll.propagation import ClassPriorWarning, Solver
-from gll.solvers.auto import Auto
-from gll.solvers.multilevel import Multilevel
+from gll.sessions import FORMAT, VERSION, fingerprint, method_config, read_graph, read_state, solver_config, solver_on
 from gll.unreached import Unreached, UnreachedWarning
 
-FORMAT, VERSION = "gll labelling session", 1
 Label = str | int
-STATE: dict[str, Any] = {  # what state.json must hold
-    "graph": str,
-    "classes": list | None,
-    "class_prior": list | None,
-    "unreached": str,
-    "seed": int,
-    "warm_start": bool,
-    "round": int,
-    "index": list,
-    "labels": list,
-    "taken": list,
-    "pending": list,
-    "skipped": list,
-    "config": dict,
-    "history": list,
-}
-CONFIG = ("method", "acquisition", "selection", "cold_start", "solver")  # and its "config"
 
 
 @final
@@ -233,7 +212,7 @@ class ActiveLearner:
         that were taken over and not told anew stay as they are. The classifier solves again, on its stored graph.
         """
         _check_fitted(classifier)
-        if _fingerprint(classifier.graph_.detach()) != self._fingerprint:
+        if fingerprint(classifier.graph_.detach()) != self._fingerprint:
             raise ValueError("this classifier is fitted on another graph than the one that the loop runs on")
         own = {_label(c): plain for c, plain in zip(classifier.classes_, classifier.classes_.tolist(), strict=True)}
         told = {i: c for i, c in self._told.items() if i not in self._taken}
@@ -418,7 +397,7 @@ class ActiveLearner:
         folder.mkdir(parents=True, exist_ok=True)
         stored, state = folder / "graph.safetensors", folder / "state.json"
         mark = self._fingerprint
-        if state.exists() and _read_state(state)["graph"] != mark:
+        if state.exists() and read_state(state)["graph"] != mark:
             raise FileExistsError(f"{folder} holds a session on another graph; choose another folder")
         if not state.exists() or not stored.exists():
             t = self.graph.topology
@@ -431,8 +410,10 @@ class ActiveLearner:
                 {k: v.detach().cpu().contiguous() for k, v in tensors.items()},
                 {"format": FORMAT, "nodes": str(self.graph.num_nodes)},
             )
-            _write(stored, data)
-        _write(state, (json.dumps(self._state(mark), indent=1) + "\n").encode())
+            with complete_file(stored) as file:
+                file.write_bytes(data)
+        with complete_file(state) as file:
+            file.write_text(json.dumps(self._state(mark), indent=1) + "\n", encoding="utf-8")
 
     @classmethod
     def load(
@@ -455,14 +436,14 @@ class ActiveLearner:
                 needed where those were your own classes, or a solver that is not `Auto`.
         """
         folder = Path(path)
-        state = _read_state(folder / "state.json")
-        graph, node_mass = _read_graph(folder / "graph.safetensors", device)
+        state = read_state(folder / "state.json")
+        graph, node_mass = read_graph(folder / "graph.safetensors", device)
         makers: dict[str, Callable[..., Any]] = {
             "method": method_from_name,
             "acquisition": acquisition_from_name,
             "selection": selection_from_name,
             "cold_start": acquisition_from_name,
-            "solver": _solver_on(graph),
+            "solver": solver_on(graph),
         }
         unknown = sorted(set(replaced) - set(makers))
         if unknown:
@@ -502,7 +483,7 @@ class ActiveLearner:
 
     @cached_property
     def _fingerprint(self) -> str:
-        return _fingerprint(self.graph)
+        return fingerprint(self.graph)
 
     def _state(self, mark: str) -> dict[str, Any]:
         index, labels = self.labels
@@ -522,11 +503,11 @@ class ActiveLearner:
             "pending": self._pending,
             "skipped": self._skipped,
             "config": {
-                "method": _method_config(self.method),
+                "method": method_config(self.method),
                 "acquisition": as_config(self.acquisition),
                 "selection": None if self.selection is None else as_config(self.selection),
                 "cold_start": as_config(self.cold_start),
-                "solver": None if self.solver is None else _solver_config(self.solver),
+                "solver": None if self.solver is None else solver_config(self.solver),
             },
             "history": self._history,
         }
@@ -643,102 +624,3 @@ def _check_fitted(classifier: Any) -> None:
     for name in ("graph_", "labels_", "classes_", "row_", "node_"):
         if not hasattr(classifier, name):
             raise ValueError(f"{type(classifier).__name__} has no {name}: fit a GraphLearningClassifier first")
-
-
-def _fingerprint(graph: Graph) -> str:
-    t, digest = graph.topology, hashlib.sha256(str(graph.num_nodes).encode())
-    for tensor in (t.i, t.j, graph.weight):
-        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
-    return digest.hexdigest()
-
-
-def _solver_config(solver: Solver) -> dict[str, Any]:
-    """`Auto` by its numbers; its groups are found again in the graph."""
-    if not isinstance(solver, Auto):
-        return {"name": None, "repr": repr(solver)}
-    options = {f.name: getattr(solver, f.name) for f in dataclasses.fields(solver) if f.name != "multilevel"}
-    grouped = solver.multilevel.groups is not None
-    return {"name": "auto", "options": options | {"coarsest": solver.multilevel.coarsest, "grouped": grouped}}
-
-
-def _solver_on(graph: Graph) -> Callable[..., Auto]:
-    """What makes the solver of `_solver_config` again."""
-
-    def make(name: str, *, coarsest: int = 1000, grouped: bool = False, **options: Any) -> Auto:
-        known = {f.name for f in dataclasses.fields(Auto)} - {"multilevel"}
-        if name != "auto" or not set(options) <= known:
-            raise ValueError(f"unknown solver {name!r} with options {sorted(options)} in a stored session")
-        multilevel = Multilevel.of(graph, coarsest=coarsest) if grouped else Multilevel(coarsest=coarsest)
-        return Auto(**options, multilevel=multilevel)
-
-    return make
-
-
-def _method_config(method: AbstractMethod) -> dict[str, Any]:
-    names = [name for name, kind in METHODS.items() if kind is type(method)]
-    changed: dict[str, Any] = {}
-    for entry in dataclasses.fields(method):  # type: ignore[arg-type]
-        value = getattr(method, entry.name)
-        plain = isinstance(value, str | int | float | bool | None)
-        if plain:
-            changed[entry.name] = value
-        elif entry.default_factory is dataclasses.MISSING or value != entry.default_factory():
-            names = []  # an object that a name cannot make again
-    return {"name": names[0], "options": changed} if names else {"name": None, "repr": repr(method)}
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Under another name first, then renamed: a reader, and a crash, find the old file or the new one."""
-    part = path.with_name(path.name + ".part")
-    with part.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
-
-
-def _read_state(path: Path) -> dict[str, Any]:
-    if not path.exists():
-        raise FileNotFoundError(f"there is no stored session in {path.parent}: {path.name} is missing")
-    try:
-        state = json.loads(path.read_text())
-    except ValueError as error:
-        raise ValueError(f"{path} is damaged or no stored session: {error}") from None
-    if not isinstance(state, dict) or state.get("format") != FORMAT:
-        raise ValueError(f"{path} is not a stored session of this library")
-    if state.get("version") != VERSION:
-        raise ValueError(f"{path} has version {state.get('version')}, this library reads version {VERSION}")
-    _check_keys(path, state, STATE)
-    _check_keys(path, state["config"], dict.fromkeys(CONFIG, dict | None))
-    for config in state["config"].values():
-        if config is not None:
-            _check_keys(path, config, {"name": str | None})
-            _check_keys(path, config, {"repr": str} if config["name"] is None else {"options": dict})
-    if len(state["index"]) != len(state["labels"]):
-        raise ValueError(f"{path} is damaged: {len(state['index'])} labelled nodes, but {len(state['labels'])} labels")
-    return state
-
-
-def _check_keys(path: Path, found: dict[str, Any], wanted: dict[str, Any]) -> None:
-    for key, kind in wanted.items():
-        if key not in found:
-            raise ValueError(f"{path} is damaged: it has no {key!r}")
-        if not isinstance(found[key], kind):
-            name = {list: "a list", dict: "an object", str: "a string", int: "an integer", bool: "true or false"}
-            what = name.get(kind) or str(kind)
-            raise ValueError(f"{path} is damaged: {key!r} must be {what}, got {found[key]!r}")
-
-
-def _read_graph(path: Path, device: torch.device | str) -> tuple[Graph, Tensor | None]:
-    """The graph, and how much labels of its nodes count."""
-    try:
-        with safetensors.safe_open(path, "pt") as file:
-            about = file.metadata()
-            if about["format"] != FORMAT:
-                raise ValueError(f"its format is {about['format']!r}")
-            nodes = int(about["nodes"])
-            tensors = {name: file.get_tensor(name).to(device) for name in file.keys()}  # noqa: SIM118
-        graph = Graph(Topology(nodes, tensors["i"], tensors["j"]), tensors["weight"], tensors.get("features"))
-    except (SafetensorError, FileNotFoundError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path} is missing, damaged or no stored graph: {error}") from None
-    return graph, tensors.get("node_mass")

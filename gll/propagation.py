@@ -22,12 +22,11 @@ from gll.equations import AbstractEquation, Laplace
 from gll.graph import Graph
 from gll.implicit import solve
 from gll.labels import Labels
-from gll.neighbors import Exact
 from gll.readout import Readout
 from gll.solution import RESULT, Solution, SolveError
 from gll.solvers.base import AbstractLinearSolver
 from gll.solvers.newton import Newton
-from gll.unreached import Unreached, UnreachedWarning
+from gll.unreached import Unreached, UnreachedWarning, nearest_label
 from gll.volume import class_shares, log_shifts
 
 Solver = AbstractLinearSolver | Newton
@@ -274,13 +273,7 @@ def _with_fallback(answer: Answer, request: Request, lost: Tensor) -> Tensor:
     row = score.new_full((classes,), 0.0 if answer.scale is not None else 1 / classes)
     if request.policy is not Unreached.NEAREST:
         return torch.where(lost[:, None], row, score)
-    if graph.features is None:
-        raise ValueError(
-            "unreached='nearest' needs to know the features, but this graph was not built from any; "
-            "use gll.knn_graph, pass Graph(..., features=x), or choose 'uniform' or 'raise'"
-        )
-    nodes = torch.nonzero(lost).squeeze(1)
-    nearest = Exact().query(graph.features[labels.index.long()], graph.features[nodes], 1).squeeze(1)
+    nodes, nearest = nearest_label(graph, labels, lost)
     copied = labels.value[nearest].to(score.dtype)
     if answer.scale is not None:  # a copied label is as sure as the surest score
         copied = (copied - 1 / classes) * score.detach().abs().max()

@@ -13,10 +13,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import os
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +26,11 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from gll import methods, solvers
-from gll.estimator import Fitted, GraphLearningClassifier, Stages, find_device
+from gll.estimator import GraphLearningClassifier
 from gll.faiss import Faiss
 from gll.features import Metric
+from gll.files import complete_file
+from gll.fitted import Fitted, Stages, find_device
 from gll.graph import Graph, Topology
 from gll.methods import AbstractMethod, Propagation
 from gll.neighbors import Exact
@@ -110,28 +109,6 @@ def _checksum(text: str, tensors: dict[str, Tensor]) -> str:
         if tensor.numel():
             digest.update(tensor.view(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
-
-
-@contextmanager
-def complete_file(path: Path) -> Iterator[Path]:
-    """A temporary name beside `path` to write to; it becomes `path` when all went well, and is removed otherwise."""
-    path = Path(path)
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"the folder {path.parent} does not exist")
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        yield temporary
-        # mkstemp's file is for its owner alone; the result gets the permissions of any new file.
-        mask = os.umask(0)
-        os.umask(mask)
-        temporary.chmod(0o666 & ~mask)
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def load_classifier(kind: type[GraphLearningClassifier], path: Path, device: Any) -> GraphLearningClassifier:

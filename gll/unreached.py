@@ -71,11 +71,16 @@ def fallback_values(
     """Values for the nodes that nothing determines."""
     if policy is Unreached.UNIFORM or labels is None:
         return torch.full_like(like, uniform_value(equation, labels))
+    nodes, nearest = nearest_label(graph, labels, dropped)
+    return torch.zeros_like(like).index_copy(0, nodes, equation.copied_value(labels)[nearest].to(like.dtype))
+
+
+def nearest_label(graph: Graph, labels: Labels, dropped: Tensor) -> tuple[Tensor, Tensor]:
+    """The nodes that nothing determines, and for each the number of the label nearest to it in feature space."""
     if graph.features is None:
         raise ValueError(
             "unreached='nearest' needs to know the features, but this graph was not built from any; "
             "use gll.knn_graph, pass Graph(..., features=x), or choose 'uniform' or 'raise'"
         )
     nodes = torch.nonzero(dropped).squeeze(1)
-    nearest = Exact().query(graph.features[labels.index.long()], graph.features[nodes], 1).squeeze(1)
-    return torch.zeros_like(like).index_copy(0, nodes, equation.copied_value(labels)[nearest].to(like.dtype))
+    return nodes, Exact().query(graph.features[labels.index.long()], graph.features[nodes], 1).squeeze(1)
