@@ -25,6 +25,7 @@ PAGES = (
     ROOT / "docs" / "large-graphs.md",
     ROOT / "docs" / "performance.md",
     ROOT / "docs" / "solvers.md",
+    ROOT / "docs" / "two-moons.md",
 )
 
 
@@ -60,7 +61,7 @@ def fails_safely(record: dict[str, Any], _: dict[int, str]) -> str:
     return "\n".join([*lines, "", _provenance(record)])
 
 
-def demo(record: dict[str, Any], _: dict[int, str]) -> str:
+def moons(record: dict[str, Any], _: dict[int, str]) -> str:
     lines = [
         "| head | epochs | loss | accuracy | spread / gap of classes | seconds |",
         "|---|---:|---:|---:|---:|---:|",
@@ -199,7 +200,7 @@ def tables() -> dict[str, str]:
         "layer-cpu-large": (layer, AUTHORS_MS["cpu"]),
         "layer-cuda": (layer, AUTHORS_MS["cuda"]),
         "fails-safely": (fails_safely, {}),
-        "demo": (demo, {}),
+        "moons": (moons, {}),
         "large-graph": (large_graph, {}),
         "large-solvers": (large_solvers, {}),
         "few-labels": (few_labels, {}),

@@ -1,4 +1,4 @@
-"""The command line: `gll demo`, `gll doctor FILE.npz`, `gll fit FEATURES.npz`."""
+"""The command line: `gll moons`, `gll doctor FILE.npz`, `gll fit FEATURES.npz`."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ def main(
 
 
 @app.command()
-def demo(
+def moons(
     epochs: Annotated[int, typer.Option(min=1, help="Training epochs of each of the six models.")] = 2000,
     paper: Annotated[bool, typer.Option("--paper", help="The paper's 150,000 epochs (hours on a CPU).")] = False,
-    out: Annotated[Path, typer.Option(help="Folder for the picture and the figures.")] = Path("out/demo"),
+    out: Annotated[Path, typer.Option(help="Folder for the picture and the figures.")] = Path("out/moons"),
     seed: Annotated[int, typer.Option(help="Seed of the encoder's initial weights.")] = 1,
     threads: Annotated[int, typer.Option(min=1, help="CPU threads.")] = 2,
 ) -> None:
     """Train a small encoder on two moons through the layer, for several τ and with softmax, and draw what it learns."""
-    from gll.demo import run_demo
+    from gll.moons import run_moons
 
-    run_demo(epochs=150_000 if paper else epochs, out=out, seed=seed, threads=threads, console=console)
+    run_moons(epochs=150_000 if paper else epochs, out=out, seed=seed, threads=threads, console=console)
 
 
 @app.command()

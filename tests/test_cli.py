@@ -10,7 +10,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-import gll.demo
+import gll
 from gll.cli import app
 from gll.doctor import examine, load_npz
 
@@ -29,7 +29,7 @@ def clusters(tmp_path: Path, **arrays: np.ndarray) -> Path:
 def test_help_names_the_commands() -> None:
     result = run(app, ["--help"])
     assert result.exit_code == 0
-    assert "demo" in result.output
+    assert "moons" in result.output
     assert "doctor" in result.output
 
 
@@ -101,42 +101,3 @@ def test_files_with_code_inside_are_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "objects.npz", features=np.array([{}], dtype=object))
     with pytest.raises(ValueError, match="allow_pickle"):
         load_npz(tmp_path / "objects.npz")
-
-
-def test_demo_prints_a_table_and_draws(tmp_path: Path) -> None:
-    result = run(app, ["demo", "--epochs", "3", "--out", str(tmp_path)])
-    assert result.exit_code == 0, result.output
-    assert "softmax" in result.output
-    assert (tmp_path / "two_moons.png").read_bytes().startswith(b"\x89PNG")
-    rows = json.loads((tmp_path / "two_moons.json").read_text())
-    assert [row["head"] for row in rows] == ["τ = 0", "τ = 0.001", "τ = 0.01", "τ = 0.1", "τ = 0.5", "softmax"]
-    assert all(np.isfinite(row["loss"]) and row["epochs"] == 3 for row in rows)
-
-
-def test_demo_keeps_what_it_has_on_ctrl_c(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    step = gll.demo.Study.step
-
-    def stop(self: gll.demo.Study) -> None:
-        if self.tau == 0.001 and self.epoch == 2:
-            raise KeyboardInterrupt
-        step(self)
-
-    monkeypatch.setattr(gll.demo.Study, "step", stop)
-    result = run(app, ["demo", "--epochs", "4", "--out", str(tmp_path)])
-    assert result.exit_code == 0, result.output
-    rows = json.loads((tmp_path / "two_moons.json").read_text())
-    assert [(row["head"], row["epochs"]) for row in rows] == [("τ = 0", 4), ("τ = 0.001", 2)]
-
-
-def test_the_demo_learns() -> None:
-    study = gll.demo.Study(0.01, seed=1)
-    study.step()
-    first = study.loss
-    for _ in range(60):
-        study.step()
-    assert study.loss < 0.97 * first
-
-
-def test_snapshots_are_the_papers_where_they_fit() -> None:
-    assert gll.demo.snapshot_epochs(150_000) == [0, 500, 2_000, 10_000, 50_000, 150_000]
-    assert gll.demo.snapshot_epochs(1000) == [0, 20, 80, 250, 500, 1000]

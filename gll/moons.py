@@ -98,7 +98,7 @@ def snapshot_epochs(epochs: int) -> list[int]:
     return sorted({0, *(round(epochs * share) for share in (0.02, 0.08, 0.25, 0.5, 1.0))})
 
 
-def run_demo(*, epochs: int, out: Path, seed: int, threads: int, console: Console) -> None:
+def run_moons(*, epochs: int, out: Path, seed: int, threads: int, console: Console) -> None:
     """Train all models with a progress bar, print a table, write picture and figures. Ctrl-C keeps what is there."""
     torch.set_num_threads(threads)
     studies = [Study(tau, seed) for tau in (*TAUS, None)]
