@@ -1,0 +1,46 @@
+"""Metrics for TensorBoard, where it is installed; elsewhere nothing happens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, final
+
+
+@final
+class Board:
+    """Mirrors lines of the metrics as scalars. Closed until `open`, and for good where TensorBoard is missing."""
+
+    def __init__(self) -> None:
+        self.writer: Any = None
+
+    @staticmethod
+    def available() -> bool:
+        """Whether TensorBoard is installed."""
+        try:
+            import tensorboard  # noqa: F401
+        except ImportError:
+            return False
+        return True
+
+    def open(self, directory: Path) -> None:
+        """Start writing to a folder."""
+        if self.available():
+            from torch.utils.tensorboard import SummaryWriter
+
+            self.writer = SummaryWriter(str(directory))
+
+    def add(self, values: Mapping[str, Any]) -> None:
+        """The numbers of one line, against its epoch, under its phase, head and mode."""
+        if self.writer is None or "epoch" not in values:
+            return
+        place = "/".join(str(values[key]) for key in ("phase", "head", "mode") if key in values)
+        for key, value in values.items():
+            if key != "epoch" and isinstance(value, int | float) and not isinstance(value, bool):
+                self.writer.add_scalar(f"{place}/{key}", value, values["epoch"])
+
+    def close(self) -> None:
+        """Write what is left."""
+        if self.writer is not None:
+            self.writer.close()
+            self.writer = None

@@ -1,0 +1,256 @@
+"""A run directory: everything that a run was told, did and found.
+
+| file | what |
+|---|---|
+| `config.toml` | the whole config, defaults included |
+| `split.npz` | which training samples kept their labels |
+| `environment.json` | versions, device and commit, at the start and at each resume |
+| `metrics.jsonl` | one JSON object a line |
+| `tensorboard/` | the same for TensorBoard, where it is installed |
+| `checkpoints/NAME.safetensors` | from where to go on (`checkpoint.py`) |
+| `result.json` | what came out; only a finished run has one |
+
+The directory appears whole: it is filled under another name first. Every checkpoint remembers how long the metrics
+were; `rewind` cuts what a killed process wrote after its last one, and going on writes those lines again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import json
+import math
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import torch
+from safetensors import safe_open
+from torch import Tensor
+
+import gll
+from gll.data.splits import LabelSplit
+from gll.files import complete_file
+from gll.train.board import Board
+from gll.train.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
+from gll.train.config import Config, from_toml, to_toml
+
+
+class RunError(ValueError):
+    """A run directory that cannot be used as asked; the message says what to do."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A run directory. Make one by `Run.create` or `Run.open`.
+
+    Args:
+        directory: where.
+        config: what the run was told.
+        split: which training samples kept their labels.
+        writes: False for all but the first of several processes: what they log and save is dropped.
+    """
+
+    directory: Path
+    config: Config
+    split: LabelSplit
+    writes: bool = True
+    board: Board = dataclasses.field(default_factory=Board)
+
+    @staticmethod
+    def create(directory: Path, config: Config, split: LabelSplit) -> Run:
+        """A new directory; an existing one is never written over."""
+        directory = Path(directory)
+        refuse_existing(directory)
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        made = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", suffix=".tmp", dir=directory.parent))
+        try:
+            made.chmod(0o755)
+            (made / "checkpoints").mkdir()
+            (made / "config.toml").write_text(to_toml(config), encoding="utf-8")
+            (made / "metrics.jsonl").touch()
+            write_json(made / "environment.json", {"started": environment(), "resumed": []})
+            labelled, unlabelled = split.labelled.cpu().numpy(), split.unlabelled.cpu().numpy()
+            np.savez(made / "split.npz", labelled=labelled, unlabelled=unlabelled)
+            try:
+                made.rename(directory)  # fails if somebody else was quicker and has put files there
+            except OSError:
+                refuse_existing(directory)
+                raise
+        finally:
+            shutil.rmtree(made, ignore_errors=True)
+        return Run(directory, config, split)
+
+    @staticmethod
+    def open(directory: Path, *, writes: bool = True) -> Run:
+        """An existing directory. Nothing is changed by opening it."""
+        directory = Path(directory)
+        if not (directory / "config.toml").is_file():
+            what = "is no run directory: it has no config.toml" if directory.is_dir() else "does not exist"
+            raise RunError(f"{directory} {what}")
+        config = from_toml((directory / "config.toml").read_text(encoding="utf-8"))
+        with np.load(directory / "split.npz", allow_pickle=False) as file:
+            split = LabelSplit(torch.from_numpy(file["labelled"]), torch.from_numpy(file["unlabelled"]))
+        return Run(directory, config, split, writes)
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Held while training: a second process on the same directory is refused. Also rewinds the metrics."""
+        if not self.writes:
+            yield
+            return
+        with (self.directory / ".lock").open("w") as file:
+            try:
+                import fcntl
+
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except ImportError:  # Windows: no such lock
+                pass
+            except OSError:
+                raise RunError(f"another process is working on {self.directory}; wait for it, or stop it") from None
+            self._rewind()
+            self.board.open(self.directory / "tensorboard")
+            try:
+                yield
+            finally:
+                self.board.close()
+
+    def _rewind(self) -> None:
+        """Cut the metrics to where they were at the last checkpoint, and remove files that were never finished."""
+        length = 0
+        for path in (self.directory / "checkpoints").iterdir():
+            if path.name.endswith(".tmp"):
+                path.unlink()
+            elif path.suffix == ".safetensors":
+                length = max(length, _metrics_length(path))
+        with (self.directory / "metrics.jsonl").open("r+b") as file:
+            there = file.seek(0, os.SEEK_END)
+            if there < length:
+                raise RunError(f"{file.name} is shorter than at the last checkpoint: somebody has changed it")
+            file.truncate(length)
+
+    def log(self, **values: Any) -> None:
+        """Add a line to the metrics. A number that is not finite is written as null."""
+        if not self.writes:
+            return
+        values = {
+            key: None if isinstance(value, float) and not math.isfinite(value) else value
+            for key, value in values.items()
+        }
+        with (self.directory / "metrics.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(values, allow_nan=False) + "\n")
+        self.board.add(values)
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """The lines of the metrics. One that is still being written is left out."""
+        text = (self.directory / "metrics.jsonl").read_text(encoding="utf-8")
+        return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+
+    def save(self, name: str, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
+        """Replace the checkpoint `name`, atomically. Tensors must be finite, the state must be JSON."""
+        if not self.writes:
+            return
+        with (self.directory / "metrics.jsonl").open("rb") as file:
+            os.fsync(file.fileno())
+            length = file.seek(0, os.SEEK_END)
+        save_checkpoint(self._checkpoint(name), tensors, {"metrics": length, "state": dict(state)})
+
+    def load(self, name: str) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        """The checkpoint `name`, on the CPU; None where there is none yet."""
+        try:
+            tensors, state = load_checkpoint(self._checkpoint(name))
+        except FileNotFoundError:
+            return None
+        return tensors, state["state"]
+
+    def _checkpoint(self, name: str) -> Path:
+        return self.directory / "checkpoints" / f"{name}.safetensors"
+
+    def finish(self, result: Mapping[str, Any]) -> None:
+        """Write the result."""
+        if self.writes:
+            write_json(self.directory / "result.json", result)
+
+    def result(self) -> dict[str, Any] | None:
+        """What came out, or None where the run has not finished."""
+        path = self.directory / "result.json"
+        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+    def note_resume(self) -> None:
+        """Add the environment of now to environment.json."""
+        if self.writes:
+            path = self.directory / "environment.json"
+            record = json.loads(path.read_text(encoding="utf-8"))
+            write_json(path, {**record, "resumed": [*record.get("resumed", []), environment()]})
+
+
+def refuse_existing(directory: Path) -> None:
+    """An error where there is something already, which says how to go on."""
+    directory = Path(directory)
+    if (directory / "result.json").is_file():
+        raise RunError(f"{directory} holds a finished run; choose another directory by out=DIR, or remove it")
+    if (directory / "config.toml").is_file():
+        raise RunError(
+            f"{directory} holds a run that has not finished; go on with `gll train --resume {directory}`, choose "
+            "another directory by out=DIR, or remove it"
+        )
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise RunError(f"{directory} exists and is no run; choose another directory by out=DIR")
+
+
+def _metrics_length(path: Path) -> int:
+    """How long the metrics were when a checkpoint was written; its tensors are not read."""
+    try:
+        with safe_open(path, framework="pt", device="cpu") as file:
+            return int(json.loads((file.metadata() or {})["state"])["metrics"])
+    except Exception as error:  # whatever is wrong with it, it is no checkpoint
+        raise CheckpointError(f"{path} cannot be read ({error}); remove it to start that part again") from None
+
+
+def write_json(path: Path, record: Mapping[str, Any]) -> None:
+    """Write JSON, whole or not at all."""
+    with complete_file(path) as temporary:
+        temporary.write_text(json.dumps(record, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def environment() -> dict[str, Any]:
+    """On what a run was made. GLL_COMMIT names the commit where there is no git."""
+    try:
+        git = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=12"],
+            capture_output=True,
+            text=True,
+            cwd=Path(gll.__file__).parent,
+            timeout=10,
+        ).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        git = ""
+    import scipy
+    import sklearn
+
+    return {
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "commit": os.environ.get("GLL_COMMIT") or git or "unknown",
+        "machine": f"{platform.system()} {platform.machine()}",
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "threads": torch.get_num_threads(),
+        "processes": int(os.environ.get("WORLD_SIZE", "1")),
+        "versions": {
+            "gll": gll.__version__,
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "cuda": torch.version.cuda,
+            "numpy": np.__version__,
+            "scipy": scipy.__version__,
+            "scikit-learn": sklearn.__version__,
+        },
+    }
