@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, final
@@ -17,11 +18,7 @@ class Board:
     @staticmethod
     def available() -> bool:
         """Whether TensorBoard is installed."""
-        try:
-            import tensorboard  # noqa: F401
-        except ImportError:
-            return False
-        return True
+        return importlib.util.find_spec("tensorboard") is not None
 
     def open(self, directory: Path) -> None:
         """Start writing to a folder."""

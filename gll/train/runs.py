@@ -31,7 +31,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
-import numpy as np
+import numpy
+import scipy
+import sklearn
 import torch
 from safetensors import safe_open
 from torch import Tensor
@@ -79,8 +81,7 @@ class Run:
             (made / "config.toml").write_text(to_toml(config), encoding="utf-8")
             (made / "metrics.jsonl").touch()
             write_json(made / "environment.json", {"started": environment(), "resumed": []})
-            labelled, unlabelled = split.labelled.cpu().numpy(), split.unlabelled.cpu().numpy()
-            np.savez(made / "split.npz", labelled=labelled, unlabelled=unlabelled)
+            split.save(made / "split.npz")
             try:
                 made.rename(directory)  # fails if somebody else was quicker and has put files there
             except OSError:
@@ -98,9 +99,7 @@ class Run:
             what = "is no run directory: it has no config.toml" if directory.is_dir() else "does not exist"
             raise RunError(f"{directory} {what}")
         config = from_toml((directory / "config.toml").read_text(encoding="utf-8"))
-        with np.load(directory / "split.npz", allow_pickle=False) as file:
-            split = LabelSplit(torch.from_numpy(file["labelled"]), torch.from_numpy(file["unlabelled"]))
-        return Run(directory, config, split, writes)
+        return Run(directory, config, LabelSplit.load(directory / "split.npz"), writes)
 
     @contextmanager
     def working(self) -> Iterator[None]:
@@ -234,9 +233,6 @@ def environment() -> dict[str, Any]:
         ).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         git = ""
-    import scipy
-    import sklearn
-
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "commit": os.environ.get("GLL_COMMIT") or git or "unknown",
@@ -249,7 +245,7 @@ def environment() -> dict[str, Any]:
             "python": platform.python_version(),
             "torch": torch.__version__,
             "cuda": torch.version.cuda,
-            "numpy": np.__version__,
+            "numpy": numpy.__version__,
             "scipy": scipy.__version__,
             "scikit-learn": sklearn.__version__,
         },
