@@ -55,6 +55,31 @@ def moons(
 
 
 @app.command()
+def compare(
+    runs: Annotated[list[Path], typer.Argument(help="Run directories, or folders with runs in them.")],
+    out: Annotated[Path, typer.Option(help="The picture: .png, .svg or .pdf.")] = Path("out/compare.png"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of a table.")] = False,
+) -> None:
+    """Put runs beside each other: a table, mean ± standard deviation over seeds, and curves of loss and error."""
+    from gll.train import compare as work
+
+    errors = Console(stderr=True, soft_wrap=True, highlight=False)
+    try:
+        found = work.compare(runs)
+        work.draw(found, out)
+    except (OSError, ValueError) as error:
+        errors.print(Text.assemble(("gll compare: ", "red"), str(error)))
+        raise typer.Exit(1) from None
+    if as_json:
+        print(json.dumps(found.as_dict(), indent=1))
+    else:
+        console.print(found.table())
+    for note in found.notes:
+        errors.print(Text.assemble(("gll compare (note): ", "yellow"), note))
+    errors.print(Text(f"wrote {out}"))
+
+
+@app.command()
 def doctor(
     file: Annotated[Path, typer.Argument(help="An .npz file with an array of features and, if you like, labels.")],
     k: Annotated[int, typer.Option("--neighbors", "--k", min=1, help="Neighbours of every point.")] = 10,

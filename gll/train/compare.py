@@ -1,0 +1,300 @@
+"""What `gll compare` does: the files of several runs become one table and one picture.
+
+Runs whose settings are the same but for the seed make one line of the table, as mean ± standard deviation. The figure
+of a run is that of its last test, never the best of all epochs: the best would be chosen by looking at the test set. A
+run that is not finished has a line of its own. One that cannot be read is named, and the others are compared.
+
+Only the files are read (`config.toml`, `metrics.jsonl`, `result.json`), so this works while the runs are in progress,
+and on a machine without their data.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from gll.files import complete_file
+from gll.train.records import Curve, Record, find_runs, read_run
+from gll.train.runs import RunError
+
+# Settings in which two runs may differ and still be repetitions of each other.
+REPEATED = frozenset({"seed", "name", "out"})
+# Past this number of differing settings, a column for each would be too wide.
+MOST_COLUMNS = 6
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A figure of several runs.
+
+    >>> Spread((0.01, 0.02, 0.03)).text(100)
+    '2.00 ± 1.00'
+    >>> Spread((0.5,)).text()
+    '0.50'
+    """
+
+    values: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        return sum(self.values) / len(self.values) if self.values else math.nan
+
+    @property
+    def std(self) -> float:
+        """The standard deviation of a sample (n − 1); NaN for fewer than two runs."""
+        if len(self.values) < 2:
+            return math.nan
+        return math.sqrt(sum((v - self.mean) ** 2 for v in self.values) / (len(self.values) - 1))
+
+    def text(self, factor: float = 1.0, digits: int = 2) -> str:
+        """The mean, with ± the standard deviation where there are several; a dash where there is nothing."""
+        if not self.values:
+            return "–"
+        known = f"{factor * self.mean:,.{digits}f}"
+        return known if math.isnan(self.std) else f"{known} ± {factor * self.std:,.{digits}f}"
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"mean": _number(self.mean), "std": _number(self.std), "values": [_number(v) for v in self.values]}
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of the table: runs that differ in the seed only, under one test.
+
+    Args:
+        settings: what distinguishes it from the other lines.
+        runs: the runs in it.
+        test: (head, mode); None if there was no test yet.
+        epoch: of that test; for runs that are not finished, the last there is.
+        error, loss: of the test.
+        train_loss: of the last epoch of training.
+        seconds: of training, as far as it was logged.
+    """
+
+    settings: Mapping[str, str]
+    runs: tuple[Record, ...]
+    test: tuple[str, str] | None
+    epoch: int
+    error: Spread
+    loss: Spread
+    train_loss: Spread
+    seconds: Spread
+
+    @property
+    def finished(self) -> bool:
+        return all(run.finished for run in self.runs)
+
+    @property
+    def name(self) -> str:
+        """The settings in a few words."""
+        words = ", ".join(f"{key.rpartition('.')[2]} {value}" for key, value in self.settings.items())
+        return (words or self.runs[0].path.name) + ("" if self.finished else f" ({self.runs[0].path.name}, unfinished)")
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "settings": dict(self.settings),
+            "runs": [str(run.path) for run in self.runs],
+            "seeds": [run.seed for run in self.runs],
+            "finished": self.finished,
+            "head": None if self.test is None else self.test[0],
+            "mode": None if self.test is None else self.test[1],
+            "epoch": self.epoch,
+            **{key: getattr(self, key).as_dict() for key in ("error", "loss", "train_loss", "seconds")},
+        }
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Several runs beside each other.
+
+    Args:
+        keys: the settings that differ.
+        lines: the lines of the table.
+        notes: sentences about runs that are unfinished, damaged or left out.
+    """
+
+    keys: tuple[str, ...]
+    lines: tuple[Line, ...]
+    notes: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"differ": list(self.keys), "lines": [line.as_dict() for line in self.lines], "notes": list(self.notes)}
+
+    def table(self, title: str | None = None) -> Table:
+        """The table, to be printed by rich."""
+        table = Table(title=title)
+        wide = len(self.keys) > MOST_COLUMNS
+        for key in ["settings"] if wide else self.keys:
+            table.add_column(Text(key))
+        table.add_column("test")
+        for name in ("runs", "epoch", "error, %", "loss", "training loss", "seconds"):
+            table.add_column(name, justify="right")
+        for line in self.lines:
+            known = [f"{k} = {v}" for k, v in line.settings.items()]
+            settings = ["\n".join(known)] if wide else [line.settings[key] for key in self.keys]
+            epoch = f"{line.epoch:,}" if line.finished else f"{line.epoch:,} (unfinished)"
+            figures = [line.error.text(100), line.loss.text(digits=4), line.train_loss.text(digits=4)]
+            test = "–" if line.test is None else ", ".join(line.test)
+            cells = [*settings, test, str(len(line.runs)), epoch, *figures, line.seconds.text(digits=1)]
+            table.add_row(*(Text(cell) for cell in cells))
+        return table
+
+
+def compare(paths: Iterable[Path]) -> Comparison:
+    """Read runs, group those that differ in the seed only, and work out their figures.
+
+    Args:
+        paths: folders of runs, or folders with runs in them.
+
+    Raises:
+        RunError: not one of them can be read.
+    """
+    runs, notes = [], []
+    for path in find_runs(paths):
+        try:
+            runs.append(read_run(path))
+        except RunError as error:
+            notes.append(str(error))
+    if not runs:
+        raise RunError("; ".join(notes) or "no runs given")
+    keys = differing([run.settings for run in runs])
+    groups: dict[tuple[str, ...], list[Record]] = {}
+    for run in runs:
+        notes += run.notes
+        group = tuple(shown(run.settings.get(key)) for key in keys)
+        if not run.finished:
+            asked = run.settings.get("train.epochs")
+            of = f" of {asked}" if isinstance(asked, int) else ""
+            notes.append(f"{run.path} is not finished (epoch {run.epoch}{of}): it is not part of a mean")
+            group = (*group, str(run.path))
+        groups.setdefault(group, []).append(run)
+    lines = []
+    for group, members in groups.items():
+        seeds = [run.seed for run in members]
+        if len(set(map(str, seeds))) < len(seeds):
+            names = ", ".join(str(run.path) for run in members)
+            notes.append(
+                f"{names} repeat a seed ({', '.join(map(str, seeds))}): the deviation is smaller than it should be"
+            )
+        lines += _lines(dict(zip(keys, group, strict=False)), members)
+    return Comparison(keys, tuple(lines), tuple(notes))
+
+
+def differing(settings: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """The settings that are not the same in all, in the order of the first that has them; the seed does not count.
+
+    >>> differing([{"seed": 1, "model.head": "mlp"}, {"seed": 2, "model.head": "gll", "model.k": 5}])
+    ('model.head', 'model.k')
+    """
+    keys = dict.fromkeys(key for one in settings for key in one if key not in REPEATED)
+    return tuple(key for key in keys if len({shown(one.get(key)) for one in settings}) > 1)
+
+
+def shown(value: Any) -> str:
+    """A setting in words; a dash where a run does not have it."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, list):
+        return ", ".join(map(shown, value)) or "none"
+    return str(value)
+
+
+def draw(comparison: Comparison, path: Path) -> None:
+    """Training loss and test error against the epoch: thin lines are runs, thick ones the mean over seeds.
+
+    Training losses of different heads are different functions: they show whether training still moves, not which
+    head is better.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 4.2), layout="constrained")
+    canvas = FigureCanvasAgg(figure)
+    kind = path.suffix.lstrip(".").lower() or "png"
+    if kind not in canvas.get_supported_filetypes():
+        raise ValueError(f"{path}: pictures can be {', '.join(sorted(canvas.get_supported_filetypes()))}, not {kind!r}")
+    loss, error = figure.subplots(1, 2)
+    colours: dict[tuple[Record, ...], str] = {}
+    styles: dict[tuple[str, str] | None, str] = {}
+    for line in comparison.lines:
+        if line.runs not in colours:  # runs with two tests have one training curve
+            colours[line.runs] = f"C{len(colours) % 10}"
+            _draw_group(loss, [run.curve("train", "loss") for run in line.runs], colours[line.runs], "-", line.name)
+        colour = colours[line.runs]
+        style = styles.setdefault(line.test, ("-", "--", ":", "-.")[len(styles) % 4])
+        if line.test is not None:
+            curves = [run.curve("test", "error", line.test) for run in line.runs]
+            percent = [Curve(c.epochs, tuple(100 * v for v in c.values)) for c in curves]
+            _draw_group(error, percent, colour, style, f"{line.name} ({', '.join(line.test)})")
+    for axis, label in ((loss, "training loss"), (error, "test error, %")):
+        axis.set_xlabel("epoch")
+        axis.set_ylabel(label)
+        axis.grid(alpha=0.3)
+        if axis.get_legend_handles_labels()[0]:
+            axis.legend(fontsize=8)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with complete_file(path) as part:
+        figure.savefig(part, format=kind, dpi=120)
+
+
+def mean_curve(curves: Sequence[Curve]) -> Curve:
+    """The mean over runs, at the epochs that all of them have.
+
+    >>> mean_curve([Curve((1, 2), (0.5, 0.3)), Curve((1, 2, 3), (0.7, 0.5, 0.1))])
+    Curve(epochs=(1, 2), values=(0.6, 0.4))
+    """
+    tables = [dict(zip(c.epochs, c.values, strict=True)) for c in curves]
+    common = sorted(set.intersection(*(set(t) for t in tables))) if tables else []
+    return Curve(tuple(common), tuple(sum(t[e] for t in tables) / len(tables) for e in common))
+
+
+def _draw_group(axis: Any, curves: list[Curve], colour: str, style: str, name: str) -> None:
+    mean = mean_curve(curves)
+    marker = "." if len(mean.epochs) < 2 else None
+    axis.plot(mean.epochs, mean.values, style, color=colour, linewidth=2, label=name, marker=marker)
+    if len(curves) > 1:
+        for curve in curves:
+            axis.plot(curve.epochs, curve.values, style, color=colour, linewidth=0.6, alpha=0.5)
+
+
+def _lines(settings: dict[str, str], runs: list[Record]) -> list[Line]:
+    """A line for every test that one of these runs has seen, or one line without figures of a test."""
+    tests: list[tuple[str, str] | None] = list(dict.fromkeys(test for run in runs for test in run.tests))
+    lines = []
+    for test in tests or [None]:
+        members = tuple(run for run in runs if test is None or test in run.tests)
+
+        def last(phase: str, figure: str, members: tuple[Record, ...] = members, of: Any = test) -> Spread:
+            curves = (run.curve(phase, figure, of if phase == "test" else None) for run in members)
+            return Spread(tuple(curve.values[-1] for curve in curves if curve.values))
+
+        times = [run.curve("train", "seconds").values for run in members]
+        ends = [run.curve("test", "error", test).epochs[-1:] if test else (run.epoch,) for run in members]
+        lines.append(
+            Line(
+                settings=settings,
+                runs=members,
+                test=test,
+                epoch=max((end[0] for end in ends if end), default=0),
+                error=last("test", "error"),
+                loss=last("test", "loss"),
+                train_loss=last("train", "loss"),
+                seconds=Spread(tuple(sum(values) for values in times if values)),
+            )
+        )
+    return lines
+
+
+def _number(value: float) -> float | None:
+    """JSON has no NaN."""
+    return value if math.isfinite(value) else None

@@ -1,0 +1,204 @@
+"""`gll compare`: what it makes of run folders, whole, unfinished and damaged."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from gll.cli import app
+from gll.train.compare import compare, draw
+from gll.train.records import Curve, find_runs, read_run
+from gll.train.runs import RunError
+
+ERRORS = {"mlp": (0.20, 0.26, 0.17), "gll": (0.05, 0.09, 0.10)}
+
+
+def write_run(
+    path: Path, head: str = "gll", seed: int = 0, error: float = 0.1, *, epochs: int = 3, finished: bool = True,
+    more: str = "", also: dict[str, float] | None = None,
+) -> Path:  # fmt: skip
+    """A run as `gll train` leaves it: errors fall to `error` at the last epoch, after a better one in the middle."""
+    path.mkdir(parents=True)
+    (path / "config.toml").write_text(
+        f'name = "{path.name}"\nseed = {seed}\nout = "{path}"\n{more}\n[model]\nhead = "{head}"\n[train]\nepochs = 3\n'
+    )
+    rows: list[dict[str, Any]] = []
+    for epoch in range(1, epochs + 1):
+        rows.append(
+            {"phase": "train", "epoch": epoch, "step": 9 * epoch, "loss": 1 / epoch, "error": 0.5, "seconds": 2.5}
+        )
+        value = error if epoch == 3 else error / 2 if epoch == 2 else 0.9
+        for name, shift in {head: 0.0, **(also or {})}.items():
+            rows.append(
+                {
+                    "phase": "test",
+                    "epoch": epoch,
+                    "head": name,
+                    "mode": "transductive",
+                    "error": value + shift,
+                    "loss": 2.0,
+                }
+            )
+    (path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    if finished:
+        (path / "result.json").write_text("{}")
+    return path
+
+
+@pytest.fixture
+def six(tmp_path: Path) -> Path:
+    for head, errors in ERRORS.items():
+        for seed, error in enumerate(errors):
+            write_run(tmp_path / f"{head}-{seed}", head, seed, error)
+    return tmp_path
+
+
+def test_runs_that_differ_in_the_seed_make_one_line(six: Path) -> None:
+    found = compare([six])
+    assert found.keys == ("model.head",)
+    assert found.notes == ()
+    assert [line.settings["model.head"] for line in found.lines] == ["gll", "mlp"]  # in the order of the folders
+    for line in found.lines:
+        errors = ERRORS[line.settings["model.head"]]
+        assert line.error.mean == pytest.approx(statistics.mean(errors))
+        assert line.error.std == pytest.approx(statistics.stdev(errors))
+        assert line.error.values == errors  # the last, not the better one of epoch 2
+        assert (line.epoch, line.train_loss.mean, line.seconds.mean) == (3, pytest.approx(1 / 3), pytest.approx(7.5))
+
+
+def test_a_second_setting_splits_the_groups(six: Path) -> None:
+    write_run(six / "other", "gll", 3, 0.3, more="device = 'cuda'")
+    found = compare([six])
+    assert found.keys == ("model.head", "device")
+    assert [(line.settings["device"], len(line.runs)) for line in found.lines] == [("–", 3), ("–", 3), ("cuda", 1)]
+
+
+def test_a_warm_up_of_each_seed_is_a_repetition(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        write_run(tmp_path / f"run-{seed}", seed=seed, more=f'[warmup]\nfrom = "out/warm-{seed}"')
+    assert len(compare([tmp_path]).lines) == 1
+    write_run(tmp_path / "run-2", seed=2, more='[warmup]\nfrom = "out/warm-0"')
+    assert len(compare([tmp_path]).lines) == 2
+
+
+def test_each_test_of_a_run_has_a_line(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", "mlp", 0, 0.2, also={"gll": -0.1})
+    found = compare([tmp_path / "a"])
+    assert [(line.test, line.error.mean) for line in found.lines] == [
+        (("mlp", "transductive"), pytest.approx(0.2)),
+        (("gll", "transductive"), pytest.approx(0.1)),
+    ]
+
+
+def test_unfinished_runs_are_named_and_not_averaged(six: Path) -> None:
+    write_run(six / "gll-3", "gll", 3, 0.9, epochs=2, finished=False)
+    write_run(six / "gll-4", "gll", 4, 0.9, epochs=0, finished=False)
+    found = compare([six])
+    assert [(len(line.runs), line.finished, line.epoch) for line in found.lines] == [
+        (3, True, 3), (1, False, 2), (1, False, 0), (3, True, 3),
+    ]  # fmt: skip
+    assert found.lines[0].error.values == ERRORS["gll"]
+    assert found.notes == (
+        f"{six / 'gll-3'} is not finished (epoch 2 of 3): it is not part of a mean",
+        f"{six / 'gll-4'} is not finished (epoch 0 of 3): it is not part of a mean",
+    )
+
+
+def test_damage_is_named_and_not_fatal(six: Path) -> None:
+    (six / "gll-0" / "config.toml").write_text("seed = ")
+    (six / "gll-1" / "metrics.jsonl").unlink()
+    lines = (six / "gll-2" / "metrics.jsonl").read_text().splitlines()
+    (six / "gll-2" / "metrics.jsonl").write_text("\n".join([lines[0], "{nonsense", "[1]", *lines[1:], '{"phase": "te']))
+    found = compare([six, six / "nowhere"])
+    assert len(found.notes) == 4
+    for part, note in zip(
+        ("config.toml cannot", "no metrics", "lines 2, 3 of", "no config"), sorted(found.notes), strict=True
+    ):
+        assert part in note
+    gll = [line for line in found.lines if line.settings["model.head"] == "gll"]
+    assert [line.error.values for line in gll] == [(0.10,)]
+
+
+def test_nothing_readable_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="is not a run: it has no config"):
+        compare([tmp_path])
+
+
+def test_lines_written_again_after_a_resume_count_once(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "a", error=0.1)
+    with (run / "metrics.jsonl").open("a") as file:
+        for epoch, loss in ((2, 0.4), (3, 0.25)):
+            file.write(json.dumps({"phase": "train", "epoch": epoch, "loss": loss, "seconds": 1.0}) + "\n")
+    assert read_run(run).curve("train", "loss") == Curve((1, 2, 3), (1.0, 0.4, 0.25))
+    assert compare([run]).lines[0].seconds.mean == pytest.approx(4.5)
+
+
+def test_a_figure_that_is_not_finite_does_not_give_way_to_an_earlier_one(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "a", error=0.1)
+    text = (run / "metrics.jsonl").read_text()
+    (run / "metrics.jsonl").write_text(text[: text.rindex('"error"')] + '"error": null, "loss": null}\n')
+    (line,) = compare([run]).lines
+    assert line.error.text() == "nan"
+    assert line.as_dict()["error"] == {"mean": None, "std": None, "values": [None]}
+
+
+def test_the_same_seed_twice_is_said(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write_run(tmp_path / name, seed=7)
+    assert "repeat a seed (7, 7)" in compare([tmp_path]).notes[0]
+
+
+def test_a_folder_of_runs_stands_for_them(six: Path) -> None:
+    assert len(find_runs([six])) == 6
+    assert find_runs([six / "gll-0", six / "gll-0"]) == [six / "gll-0"]
+
+
+def test_the_picture_has_the_curves(six: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from matplotlib.axes import Axes
+
+    drawn = []
+    plot = Axes.plot
+    monkeypatch.setattr(Axes, "plot", lambda self, x, y, *a, **k: drawn.append((x, y, k)) or plot(self, x, y, *a, **k))
+    draw(compare([six]), tmp_path / "new" / "picture.svg")
+    assert "<svg" in (tmp_path / "new" / "picture.svg").read_text()
+    thick = [(x, y) for x, y, k in drawn if k["linewidth"] == 2]
+    assert len(drawn) == 16  # two panels, two groups: three runs and their mean
+    assert thick[1] == ((1, 2, 3), pytest.approx((90, 4, 8)))  # the mean test error of gll, in percent
+    with pytest.raises(ValueError, match="not 'doc'"):
+        draw(compare([six]), tmp_path / "picture.doc")
+
+
+def test_many_differing_settings_go_into_one_column(tmp_path: Path) -> None:
+    for n in (1, 2):
+        write_run(tmp_path / f"r{n}", more="".join(f"a{i} = {n + i}\n" for i in range(8)))
+    console = Console(width=200, record=True)
+    console.print(compare([tmp_path]).table())
+    assert "a7 = 9" in console.export_text()
+
+
+def test_the_command(six: Path, tmp_path: Path) -> None:
+    write_run(six / "gll-3", "gll", 3, 0.9, epochs=2, finished=False)
+    picture = tmp_path / "plot.png"
+    result = CliRunner().invoke(app, ["compare", str(six), "--out", str(picture)], env={"COLUMNS": "200"})
+    assert result.exit_code == 0, result.output
+    assert "8.00 ± 2.65" in result.stdout
+    assert "21.00 ± 4.58" in result.stdout
+    assert "gll-3 is not finished" in " ".join(result.stderr.split())
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    result = CliRunner().invoke(app, ["compare", str(six), "--json", "--out", str(picture)])
+    lines = json.loads(result.stdout)["lines"]
+    assert lines[0]["error"] == {
+        "mean": pytest.approx(0.08),
+        "std": pytest.approx(0.0264575),
+        "values": [0.05, 0.09, 0.1],
+    }
+    assert lines[1]["error"]["std"] is None
+    result = CliRunner().invoke(app, ["compare", str(tmp_path / "nowhere")])
+    assert result.exit_code == 1
+    assert "is not a run" in " ".join(result.stderr.split())
