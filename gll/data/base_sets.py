@@ -27,9 +27,10 @@ from gll.active import (
     choose,
 )
 from gll.data.random import derived_seed, generator
+from gll.features import Metric
 from gll.graph import Graph, Topology
 from gll.projected import AutoSearch
-from gll.similarity import Metric, knn_graph
+from gll.similarity import knn_graph
 
 
 def apportion(total: int, sizes: Sequence[int]) -> list[int]:
@@ -138,6 +139,9 @@ class Stratified(AbstractBaseSet):
         return stratified(classes, size, generator(seed, "base", epoch))
 
 
+MOST_SPREAD, HIGHEST = Entropy(), TopK()
+
+
 @final
 @dataclass(frozen=True)
 class Uncertain(AbstractBaseSet):
@@ -148,15 +152,15 @@ class Uncertain(AbstractBaseSet):
     Args:
         score: how uncertain: `gll.active.Entropy()`, `NormScore()` (the paper's L2 score), or another of that module
             that needs nothing but probabilities.
-        selection: `gll.active.TopK()`, the highest scores; or `LocalMax()`, those that no neighbour beats, which spreads
-            the base over the graph and needs features.
+        selection: `gll.active.TopK()`, the highest scores; or `LocalMax()`, those that no neighbour beats, which
+            spreads the base over the graph and needs features.
         k: neighbours in that graph.
 
     Differentiable in: nothing.
     """
 
-    score: AbstractAcquisition = Entropy()
-    selection: AbstractSelection = TopK()
+    score: AbstractAcquisition = MOST_SPREAD
+    selection: AbstractSelection = HIGHEST
     k: int = 10
 
     def __post_init__(self) -> None:

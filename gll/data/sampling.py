@@ -118,7 +118,7 @@ class GraphBatches:
         num_replicas, rank: number of processes, and which this is.
         labelled: N_l itself, in place of the paper's equation; N_u is then B - N_l.
         steps: batches an epoch.
-        split_base: give each process a share of the base, for a graph of all processes' features, rather than all of it.
+        split_base: give each process a share of the base, for one graph of all processes, in place of the whole base.
 
     Raises:
         ValueError: sizes that do not fit together.
@@ -201,8 +201,8 @@ class GraphBatches:
         Args:
             epoch: which.
             scores: as in `base_of`.
-            base: the base itself. A run that chooses by uncertainty stores what `base_of` gave and hands it back when it
-                is resumed.
+            base: the base itself. A run that chooses by uncertainty stores what `base_of` gave, and hands it back
+                when it is resumed.
         """
         base = self.base_of(epoch, scores) if base is None else self._checked(base.cpu().sort().values)
         pool = self._labelled[~torch.isin(self._labelled, base)]
