@@ -114,13 +114,17 @@ class WarmupConfig:
         temperature: of both losses.
         batch: samples a step, each seen twice.
         steps: steps an epoch; 0: one pass over all samples.
-        optimizer, lr, momentum, weight_decay, schedule, clip: as in [train]; the schedule may also be "one-cycle".
+        optimizer, lr, momentum, weight_decay, schedule, step_epochs, step_factor, clip: as in [train].
         augment: how the two views are made.
         keep: the "best" state by the graph's error on held-out labelled samples, or the "last".
         patience: stop after so many looks without a better one; 0: never.
-        held_out: share of the labelled samples that are classified from the others.
+        held_out: share of the labelled samples that SupCon does not see, and that are classified from the others; 0:
+            none are, and the labelled samples it saw are classified from each other, as in the paper.
         every: epochs between two looks at the graph's error.
-        projection: sizes of the layers between features and loss, dropped afterwards.
+        k: neighbours in the graph that is looked at.
+        points: its nodes, at most.
+        save_every: epochs between two checkpoints.
+        projection: sizes of the layers between features and loss, dropped afterwards; none: D and 128.
         from_run: (`from` in TOML) a run directory whose finished warm-up is used in place of one of its own.
     """
 
@@ -135,13 +139,18 @@ class WarmupConfig:
     momentum: float = 0.9
     weight_decay: float = 5e-4
     schedule: str = "one-cycle"
+    step_epochs: int = 25
+    step_factor: float = 0.1
     clip: float = 0.0
     augment: str = "simclr"
     keep: str = "best"
     patience: int = 0
     held_out: float = 0.2
     every: int = 5
-    projection: tuple[int, ...] = (512, 128)
+    k: int = 25
+    points: int = 10000
+    save_every: int = 10
+    projection: tuple[int, ...] = ()
     from_run: str = field(default="", metadata={"key": "from"})
 
     def __post_init__(self) -> None:
@@ -160,11 +169,11 @@ class WarmupConfig:
         _check(self.batch >= 2, "warmup.batch", self.batch, "at least 2")
         _check(self.steps >= 0, "warmup.steps", self.steps, "at least 0")
         _check_optimizer("warmup", self)
-        _one_of("warmup.schedule", self.schedule, ("constant", "cosine", "step", "one-cycle"))
         _one_of("warmup.keep", self.keep, ("best", "last"))
         _check(self.patience >= 0, "warmup.patience", self.patience, "at least 0")
-        _check(0 < self.held_out < 1, "warmup.held_out", self.held_out, "between 0 and 1")
-        _check(self.every >= 1, "warmup.every", self.every, "at least 1")
+        _check(0 <= self.held_out < 1, "warmup.held_out", self.held_out, "at least 0 and below 1")
+        for key, least in (("every", 1), ("k", 1), ("save_every", 1), ("points", 100)):
+            _check(getattr(self, key) >= least, f"warmup.{key}", getattr(self, key), f"at least {least}")
         _check(all(d >= 1 for d in self.projection), "warmup.projection", self.projection, "sizes of at least 1")
 
 
@@ -180,7 +189,7 @@ class TrainConfig:
         labelled: how many of them are labelled; 0: as many as their share in the data (the paper's equation).
         optimizer: "sgd", "adam" or "adamw".
         lr, momentum, weight_decay: of the optimizer; momentum of SGD only.
-        schedule: of the learning rate: "constant", "cosine" (to zero), or "step".
+        schedule: of the learning rate: "constant", "cosine" (to zero), "one-cycle" (up, then down to zero), or "step".
         step_epochs, step_factor: "step" multiplies by the factor after every so many epochs.
         clip: longest gradient allowed; longer ones are scaled down. 0: no limit.
         autocast: run the encoder in bfloat16. The graph is always solved in at least float32.
@@ -211,12 +220,10 @@ class TrainConfig:
     def __post_init__(self) -> None:
         for key in ("epochs", "steps", "labelled"):
             _check(getattr(self, key) >= 0, f"train.{key}", getattr(self, key), "at least 0")
-        for key in ("batch", "step_epochs", "save_every"):
+        for key in ("batch", "save_every"):
             _check(getattr(self, key) >= 1, f"train.{key}", getattr(self, key), "at least 1")
         _check(self.labelled <= self.batch, "train.labelled", self.labelled, f"at most train.batch = {self.batch}")
         _check_optimizer("train", self)
-        _one_of("train.schedule", self.schedule, ("constant", "cosine", "step"))
-        _check(0 < self.step_factor <= 1, "train.step_factor", self.step_factor, "in 0 .. 1, above 0")
         _one_of("train.graph", self.graph, ("rank", "gathered"))
 
 
@@ -225,6 +232,9 @@ def _check_optimizer(section: str, config: WarmupConfig | TrainConfig) -> None:
     _check(config.lr > 0, f"{section}.lr", config.lr, "> 0")
     _check(0 <= config.momentum < 1, f"{section}.momentum", config.momentum, "at least 0 and below 1")
     _check(config.weight_decay >= 0, f"{section}.weight_decay", config.weight_decay, "at least 0")
+    _one_of(f"{section}.schedule", config.schedule, ("constant", "cosine", "one-cycle", "step"))
+    _check(config.step_epochs >= 1, f"{section}.step_epochs", config.step_epochs, "at least 1")
+    _check(0 < config.step_factor <= 1, f"{section}.step_factor", config.step_factor, "above 0 and at most 1")
     _check(config.clip >= 0, f"{section}.clip", config.clip, "at least 0")
 
 

@@ -1,0 +1,88 @@
+"""What one sees while a run works: a bar with figures on a terminal, plain lines elsewhere, or nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import final
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+from rich.text import Text
+
+
+@final
+class Reporter:
+    """Says how far a run is. `Reporter(None)` says nothing.
+
+        with reporter.task("train", steps) as update:
+            update(done, "loss 0.2134, error 1.20 %, 31,000 images/s")
+
+    Args:
+        console: where to; a terminal shows a bar, anything else a line every few seconds.
+        seconds: between two plain lines.
+    """
+
+    def __init__(self, console: Console | None = None, seconds: float = 10.0) -> None:
+        self.console, self.seconds = console, seconds
+
+    def say(self, text: str) -> None:
+        """One line."""
+        if self.console is not None:
+            self.console.print(Text(text), soft_wrap=True)
+
+    @contextmanager
+    def task(self, name: str, total: int, done: int = 0) -> Iterator[Update]:
+        """A piece of work of `total` steps, of which `done` were done earlier."""
+        if self.console is None or not self.console.is_terminal:
+            yield Update(self, name, total, done)
+            return
+        columns = (
+            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[figures]}")
+        )  # fmt: skip
+        with Progress(*columns, console=self.console, transient=True) as bar:
+            task = bar.add_task(name, total=total, completed=done, figures="")
+            yield Update(self, name, total, done, bar, task)
+
+
+@final
+class Update:
+    """Called with the number of steps done and a text of figures; adds the time left."""
+
+    def __init__(
+        self,
+        reporter: Reporter,
+        name: str,
+        total: int,
+        done: int,
+        bar: Progress | None = None,
+        task: TaskID | None = None,
+    ) -> None:
+        self.reporter, self.name, self.total, self.first = reporter, name, total, done
+        self.bar, self.task = bar, task
+        self.start = self.last = time.monotonic()
+
+    def __call__(self, done: int, figures: str) -> None:
+        now = time.monotonic()
+        if done > self.first:
+            figures += f", {clock((now - self.start) / (done - self.first) * (self.total - done))} left"
+        if self.bar is not None and self.task is not None:
+            self.bar.update(self.task, completed=done, figures=figures)
+        elif now - self.last >= self.reporter.seconds:
+            self.last = now
+            self.reporter.say(f"{self.name} {done:,}/{self.total:,}: {figures}")
+
+
+def clock(seconds: float) -> str:
+    """A time to read.
+
+    >>> clock(9.2), clock(75), clock(7384)
+    ('9 s', '1:15', '2:03:04')
+    """
+    whole = max(0, round(seconds))
+    minutes, rest = divmod(whole, 60)
+    if minutes == 0:
+        return f"{rest} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
