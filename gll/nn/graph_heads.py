@@ -1,0 +1,149 @@
+"""Heads that classify on a graph: the graph learning layer, and WNLL, which came before it.
+
+In training the graph has the samples of a batch and its base. At test time it has all labelled, unlabelled and test
+samples (transductive); or it is solved without the test samples, and each of these is joined to it (inductive).
+Read next: `heads.py`, where they have names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import final
+
+import torch
+from torch import Tensor, nn
+
+from gll.nn.freezing import Frozen
+from gll.nn.layer import GraphLearningLayer
+from gll.nn.plain_heads import AbstractHead, MLPHead, in_chunks
+
+TRAINED_LAYERS = 2  # that WNLL's second stage leaves free
+
+
+@final
+class GLLHead(AbstractHead):
+    """The graph learning layer.
+
+    Args:
+        layer: for training.
+        test_layer: makes the layer for test time.
+        projection: applied to the features first, and learned; None: the graph is that of the features themselves.
+
+    Differentiable in: `features`, `base_features`, and the parameters of the projection.
+    """
+
+    def __init__(
+        self,
+        layer: GraphLearningLayer,
+        test_layer: Callable[[], GraphLearningLayer],
+        projection: nn.Module | None = None,
+    ) -> None:
+        super().__init__()
+        self.layer, self.test_layer, self.projection = layer, test_layer, projection
+
+    @property
+    def uses_base(self) -> bool:
+        return True
+
+    def forward(
+        self, features: Tensor, base_features: Tensor | None = None, base_labels: Tensor | None = None
+    ) -> Tensor:
+        if self.projection is None or base_features is None:
+            return self.layer(features, base_features, base_labels)
+        projected = self.projection(torch.cat([base_features, features]))
+        return self.layer(projected[len(base_features) :], projected[: len(base_features)], base_labels)
+
+    def loss(self, logits: Tensor, target: Tensor) -> Tensor:
+        """Mean of -log(u_y + floor): where τ > 0 loses mass, the loss sees it."""
+        return nn.functional.nll_loss(logits, target)
+
+    def predict(
+        self, features: Tensor, labelled: Tensor, labels: Tensor, unlabelled: Tensor, inductive: bool
+    ) -> Tensor:
+        x, base, other = features, labelled, unlabelled
+        if self.projection is not None:
+            x, base, other = (in_chunks(self.projection, t) for t in (features, labelled, unlabelled))
+        return _on_graph(self.test_layer(), x, base, labels, other, inductive)
+
+
+def _on_graph(
+    layer: GraphLearningLayer, x: Tensor, labelled: Tensor, labels: Tensor, unlabelled: Tensor, inductive: bool
+) -> Tensor:
+    """One graph of everything; samples without a class are base nodes marked -1."""
+    layer.inductive = inductive
+    known = torch.cat([labels, labels.new_full((len(unlabelled),), -1)])
+    logits: Tensor = layer(x, torch.cat([labelled, unlabelled]), known)
+    return logits
+
+
+@final
+class WNLLHead(AbstractHead):
+    """The weighted nonlocal Laplacian as activation (Wang et al. 2021), which trains in two alternating stages.
+
+    In stage 1 an ordinary classifier trains with the encoder. In stage 2 the classes come from a graph (WNLL) over what
+    the classifier's last layer sees, but the gradient is that of the last layer; and all layers but the last two of
+    encoder and classifier together are frozen. At test time classes come from the graph.
+
+    Args:
+        classifier: of stage 1; its last layer lends its gradient to stage 2.
+        layer: of the graph, for training.
+        test_layer: makes the layer for test time.
+        stage1, stage2: epochs of each stage at a time.
+
+    Differentiable in: `features` and its parameters: exactly in stage 1, by the surrogate in stage 2.
+    """
+
+    def __init__(
+        self,
+        classifier: MLPHead,
+        layer: GraphLearningLayer,
+        test_layer: Callable[[], GraphLearningLayer],
+        stage1: int = 400,
+        stage2: int = 5,
+    ) -> None:
+        super().__init__()
+        if stage1 < 0 or stage2 < 0 or stage1 + stage2 == 0:
+            raise ValueError(
+                f"the stages need a number of epochs, at least 0, one of them more; got {stage1}, {stage2}"
+            )
+        self.body, self.last = classifier.layers[:-1], classifier.layers[-1]
+        self.layer, self.test_layer, self.stage1, self.stage2 = layer, test_layer, stage1, stage2
+        self._second = stage1 == 0
+        self._frozen: Frozen | None = None
+
+    @property
+    def uses_base(self) -> bool:
+        return self._second
+
+    def start_epoch(self, epoch: int, encoder: nn.Module) -> None:
+        """Which stage it is; stage 2 freezes, stage 1 lets go."""
+        self._second = epoch % (self.stage1 + self.stage2) >= self.stage1
+        if self._frozen is not None and not (self._second and self._frozen.parts[0] is encoder):
+            self.release()
+        if self._second and self._frozen is None:
+            self._frozen = Frozen((encoder, self.body, self.last), TRAINED_LAYERS)
+
+    def release(self) -> None:
+        if self._frozen is not None:
+            self._frozen.release()
+            self._frozen = None
+
+    def forward(
+        self, features: Tensor, base_features: Tensor | None = None, base_labels: Tensor | None = None
+    ) -> Tensor:
+        seen = self.body(features)
+        surrogate: Tensor = self.last(seen)
+        if not self._second:
+            return surrogate
+        if base_features is None or base_labels is None:
+            raise ValueError("WNLL's second stage solves on a graph: pass base_features and base_labels (uses_base)")
+        with torch.no_grad():
+            value = self.layer(seen, self.body(base_features), base_labels)
+        # Adds nothing to the value, and to the gradient what the last layer gives.
+        return value + (surrogate - surrogate.detach())
+
+    def predict(
+        self, features: Tensor, labelled: Tensor, labels: Tensor, unlabelled: Tensor, inductive: bool
+    ) -> Tensor:
+        x, base, other = (in_chunks(self.body, t) for t in (features, labelled, unlabelled))
+        return _on_graph(self.test_layer(), x, base, labels, other, inductive)
