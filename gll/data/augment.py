@@ -1,0 +1,316 @@
+"""Augmentation: which operations every image of a batch goes through, and how strongly, drawn at random.
+
+An augmentation turns uint8 images (n, c, h, w) into new ones of the same shape, on the device where they are. All its
+chance is one table of uniform numbers, a row for every image:
+
+    draws = torch.rand(n, augmentation.num_draws)           from the generator that is passed in
+    images = augmentation.apply(images, draws)              no chance left
+
+So results depend on the generator alone, and the result of an image on its own row alone. Draws become operations and
+magnitudes on the CPU; images stay where they are. With a generator of the CPU nothing ever waits for a GPU (draws of a
+GPU's generator must be fetched first), and the same draws give the same bytes on every device.
+
+What the operations do is in `operations.py` (values) and `geometry.py` (places), which of them a policy draws in
+`pool.py`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from gll.data import geometry, operations
+from gll.data.operations import Images, to_device
+from gll.data.pool import COLOUR_POOL, GREY_POOL, AbstractOperation, Graded, Plain, in_turn, magnitudes
+
+
+class AbstractAugmentation(ABC):
+    """Random changes of images that leave their class as it is: `augmentation(images, generator) -> images`."""
+
+    @property
+    @abstractmethod
+    def num_draws(self) -> int:
+        """How many uniform numbers an image needs."""
+
+    @abstractmethod
+    def apply(self, images: Images, draws: Tensor) -> Images:
+        """The images changed as `draws` (n, num_draws) in [0, 1), on the CPU, say."""
+
+    @final
+    def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
+        """New images of the same shape, on the same device; what comes in is not changed.
+
+        Args:
+            images: (n, c, h, w) uint8.
+            generator: the only source of chance. One of the CPU does not make the CPU wait for a GPU.
+        """
+        if self.num_draws == 0 or len(images) == 0:
+            return images  # nothing random: whatever it is stays as it is, points of the plane too
+        if images.dtype != torch.uint8 or images.dim() != 4:
+            raise ValueError(
+                f"augmentation needs uint8 images (n, channels, height, width), got {images.dtype} of shape "
+                f"{tuple(images.shape)}; augment before normalising, and use 'none' for data that are not images"
+            )
+        shape = (len(images), self.num_draws)
+        draws = torch.rand(shape, generator=generator, device=generator.device, dtype=torch.float64)
+        return self.apply(images, draws.cpu())
+
+
+@final
+@dataclass(frozen=True)
+class NoAugmentation(AbstractAugmentation):
+    """Leaves images, and anything else, as they are."""
+
+    @property
+    def num_draws(self) -> int:
+        return 0
+
+    def apply(self, images: Tensor, draws: Tensor) -> Tensor:
+        return images
+
+
+@final
+@dataclass(frozen=True)
+class Chain(AbstractAugmentation):
+    """One augmentation after the other."""
+
+    steps: tuple[AbstractAugmentation, ...]
+
+    @property
+    def num_draws(self) -> int:
+        return sum(step.num_draws for step in self.steps)
+
+    def apply(self, images: Images, draws: Tensor) -> Images:
+        for step, own in zip(self.steps, draws.split([step.num_draws for step in self.steps], 1), strict=True):
+            images = step.apply(images, own)
+        return images
+
+
+@final
+@dataclass(frozen=True)
+class CropFlip(AbstractAugmentation):
+    """A flip left to right for every second image, then a crop after mirroring the borders outwards.
+
+    Args:
+        padding: how far, in pixels; by default an eighth of the width, rounded: 4 for 28 and 32 pixels.
+        flip: whether to flip at all; not for digits and letters.
+    """
+
+    padding: int | None = None
+    flip: bool = True
+
+    @property
+    def num_draws(self) -> int:
+        return 3
+
+    def apply(self, images: Images, draws: Tensor) -> Images:
+        padding = (images.shape[3] + 4) // 8 if self.padding is None else self.padding
+        corner = (draws[:, 1:] * (2 * padding + 1)).floor()
+        flip = (draws[:, 0] < 0.5) & self.flip
+        left, top, chosen = to_device(torch.stack([corner[:, 0], corner[:, 1], flip]), images.device)
+        return geometry.crop(images, left, top, padding=padding, flip=chosen)
+
+
+@final
+@dataclass(frozen=True)
+class Cutout(AbstractAugmentation):
+    """A square hole, its middle anywhere, its side uniform up to a part of the width, filled with one value."""
+
+    largest: float = 0.5
+    fill: int = 127
+
+    @property
+    def num_draws(self) -> int:
+        return 3
+
+    def apply(self, images: Images, draws: Tensor) -> Images:
+        height, width = images.shape[2:]
+        side = (draws[:, 0] * self.largest * width).round()
+        left, top = ((u * size - side / 2).round() for u, size in ((draws[:, 1], width), (draws[:, 2], height)))
+        left, top, side = to_device(torch.stack([left, top, side]), images.device)
+        return geometry.cutout(images, left, top, side, fill=self.fill)
+
+
+@final
+@dataclass(frozen=True)
+class RandomOperations(AbstractAugmentation):
+    """Some operations of a pool, drawn with replacement, each with a magnitude uniform in its range.
+
+    Args:
+        pool: the operations to draw from.
+        count: how many operations an image goes through.
+    """
+
+    pool: tuple[AbstractOperation, ...] = COLOUR_POOL
+    count: int = 2
+
+    @property
+    def num_draws(self) -> int:
+        return 3 * self.count
+
+    def apply(self, images: Images, draws: Tensor) -> Images:
+        choice, size, sign = draws.view(len(images), self.count, 3).unbind(2)
+        chosen = (choice * len(self.pool)).long()
+        return in_turn(images, self.pool, chosen, magnitudes(self.pool, chosen, size, sign))
+
+
+@final
+@dataclass(frozen=True)
+class ResizedCrop(AbstractAugmentation):
+    """A box of random area and shape, stretched to the size of the image.
+
+    Args:
+        smallest, largest: area of the box, as a part of the image.
+        ratio: width to height lies between 1/ratio and ratio, its logarithm uniform.
+        flip: whether every second image is flipped left to right.
+        tries: how many boxes are drawn, the first that fits is taken; if none does, the last is cut to fit.
+    """
+
+    smallest: float = 0.2
+    largest: float = 1.0
+    ratio: float = 4 / 3
+    flip: bool = True
+    tries: int = 10
+
+    @property
+    def num_draws(self) -> int:
+        return 3 + 2 * self.tries
+
+    def apply(self, images: Images, draws: Tensor) -> Images:
+        height, width = images.shape[2:]
+        area = height * width * (self.smallest + (self.largest - self.smallest) * draws[:, 3 : 3 + self.tries])
+        shape = torch.exp(math.log(self.ratio) * (2 * draws[:, 3 + self.tries :] - 1))
+        wide, high = (area * shape).sqrt().round().clamp(min=1), (area / shape).sqrt().round().clamp(min=1)
+        fits = (wide <= width) & (high <= height)
+        fits[:, -1] = True
+        first = fits.int().argmax(1, keepdim=True)
+        wide, high = wide.gather(1, first)[:, 0].clamp(max=width), high.gather(1, first)[:, 0].clamp(max=height)
+        left, top = (draws[:, 1] * (width - wide + 1)).floor(), (draws[:, 2] * (height - high + 1)).floor()
+        flip = (draws[:, 0] < 0.5) & self.flip
+        left, top, wide, high, chosen = to_device(torch.stack([left, top, wide, high, flip]), images.device)
+        images = geometry.resized_crop(images, left, top, wide, high)
+        return geometry.horizontal_flip(images, chosen) if self.flip else images
+
+
+@final
+@dataclass(frozen=True)
+class ColourJitter(AbstractAugmentation):
+    """Brightness, contrast, colour and hue, in an order of its own for every image, for a part of the images.
+
+    Args:
+        brightness, contrast, color: a factor is uniform in 1 ± this.
+        hue: the colours turn by up to this part of the circle; needs three channels.
+        probability: of an image to be changed at all.
+    """
+
+    brightness: float = 0.4
+    contrast: float = 0.4
+    color: float = 0.4
+    hue: float = 0.1
+    probability: float = 0.8
+
+    @property
+    def pool(self) -> tuple[AbstractOperation, ...]:
+        """The operations whose strength is not zero."""
+        factors = (
+            ("brightness", self.brightness, operations.brightness),
+            ("contrast", self.contrast, operations.contrast),
+            ("color", self.color, operations.color),
+        )
+        pool = [Graded(name, max(0.0, 1 - x), 1 + x, False, run) for name, x, run in factors if x > 0]
+        return (*pool, Graded("hue", 0.0, self.hue, True, operations.hue)) if self.hue > 0 else tuple(pool)
+
+    @property
+    def num_draws(self) -> int:
+        return 1 + 3 * len(self.pool)
+
+    def apply(self, images: Images, draws: Tensor) -> Images:
+        pool = self.pool
+        order, size, sign = draws[:, 1:].view(len(images), 3, len(pool)).unbind(1)
+        turn = order.argsort(1)  # every image its own permutation
+        magnitude = magnitudes(pool, turn, size, sign)
+        chosen = torch.where(draws[:, :1] < self.probability, turn, len(pool))
+        return in_turn(images, (*pool, Plain("identity")), chosen, magnitude)
+
+
+@final
+@dataclass(frozen=True)
+class RandomGrey(AbstractAugmentation):
+    """Some images lose their colours."""
+
+    probability: float = 0.2
+
+    @property
+    def num_draws(self) -> int:
+        return 1
+
+    def apply(self, images: Images, draws: Tensor) -> Images:
+        return operations.grayscale(images, to_device(draws[:, 0] < self.probability, images.device))
+
+
+def _strong(
+    operations: int = 2, padding: int | None = None, flip: bool = True, cutout: float = 0.5, fill: int = 127
+) -> AbstractAugmentation:
+    return Chain((CropFlip(padding, flip), RandomOperations(COLOUR_POOL, operations), Cutout(cutout, fill)))
+
+
+def _grey(operations: int = 2, cutout: float = 0.5, fill: int = 127) -> AbstractAugmentation:
+    return Chain((RandomOperations(GREY_POOL, operations), Cutout(cutout, fill)))
+
+
+def _grey_crop_flip(
+    operations: int = 2, padding: int | None = None, flip: bool = True, cutout: float = 0.5, fill: int = 127
+) -> AbstractAugmentation:
+    return Chain((CropFlip(padding, flip), RandomOperations(GREY_POOL, operations), Cutout(cutout, fill)))
+
+
+def _simclr(
+    smallest: float = 0.2, flip: bool = True, jitter: float = 0.8, strength: float = 1.0, grey: float = 0.2
+) -> AbstractAugmentation:
+    colours = ColourJitter(0.4 * strength, 0.4 * strength, 0.4 * strength, 0.1 * strength, jitter)
+    return Chain((ResizedCrop(smallest, flip=flip), colours, RandomGrey(grey)))
+
+
+def _simclr_grey(
+    smallest: float = 0.2, flip: bool = False, jitter: float = 0.8, strength: float = 1.0
+) -> AbstractAugmentation:
+    return Chain((ResizedCrop(smallest, flip=flip), ColourJitter(0.4 * strength, 0.4 * strength, 0, 0, jitter)))
+
+
+def _crop(padding: int | None = None) -> AbstractAugmentation:
+    return CropFlip(padding, flip=False)
+
+
+AUGMENTATIONS: dict[str, Callable[..., AbstractAugmentation]] = {
+    "none": NoAugmentation,
+    "crop": _crop,
+    "crop-flip": CropFlip,
+    "strong": _strong,
+    "grey": _grey,
+    "grey-crop-flip": _grey_crop_flip,
+    "simclr": _simclr,
+    "simclr-grey": _simclr_grey,
+}
+
+
+def augmentation_from_name(name: str, **options: Any) -> AbstractAugmentation:
+    """An augmentation by its name, with its options.
+
+    >>> augmentation_from_name("crop-flip", padding=2)
+    CropFlip(padding=2, flip=True)
+    """
+    if not isinstance(name, str) or name not in AUGMENTATIONS:
+        raise ValueError(f"unknown augmentation {name!r}; choose one of {', '.join(AUGMENTATIONS)}")
+    valid = list(inspect.signature(AUGMENTATIONS[name]).parameters)
+    unknown = [option for option in options if option not in valid]
+    if unknown:
+        listed = ", ".join(valid) if valid else "none"
+        raise ValueError(f"augmentation {name!r} has no option {', '.join(map(repr, unknown))}; its options: {listed}")
+    return AUGMENTATIONS[name](**options)

@@ -1,0 +1,145 @@
+"""Operations that can be drawn, and how every image of a batch goes through operations of its own.
+
+There is no loop over images. At every step the batch is sorted by operation, and each operation works on one slice. The
+slices' lengths are known without asking a GPU, because the choice is made on the CPU.
+
+The pools are those of the paper's appendix A.3; the ranges are the usual ones of RandAugment for small images.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import groupby
+from typing import final
+
+import torch
+from torch import Tensor
+
+from gll.data import geometry, operations
+from gll.data.operations import Images, to_device
+
+
+@dataclass(frozen=True)
+class AbstractOperation(ABC):
+    """An operation that a policy may draw, and the range of its magnitude; `signed`: of either sign."""
+
+    name: str
+    low: float
+    high: float
+    signed: bool
+
+    @abstractmethod
+    def apply(self, images: Images, magnitude: Tensor) -> Images:
+        """The images changed, each by its magnitude (n,)."""
+
+
+@final
+@dataclass(frozen=True)
+class Plain(AbstractOperation):
+    """An operation without a magnitude; without a function it does nothing."""
+
+    low: float = 0.0
+    high: float = 0.0
+    signed: bool = False
+    run: Callable[[Tensor], Tensor] | None = None
+
+    def apply(self, images: Images, magnitude: Tensor) -> Images:
+        return images if self.run is None else self.run(images)
+
+
+@final
+@dataclass(frozen=True)
+class Graded(AbstractOperation):
+    """An operation on the values of pixels, with a magnitude."""
+
+    signed: bool
+    run: Callable[[Tensor, Tensor], Tensor]
+
+    def apply(self, images: Images, magnitude: Tensor) -> Images:
+        return self.run(images, magnitude)
+
+
+@final
+@dataclass(frozen=True)
+class Affine(AbstractOperation):
+    """An affine map: `matrix` makes (n, 6) of magnitudes (n,), the height and the width."""
+
+    signed: bool
+    matrix: Callable[[Tensor, int, int], Tensor]
+
+    def apply(self, images: Images, magnitude: Tensor) -> Images:
+        return geometry.affine(images, self.matrix(magnitude, *images.shape[2:]))
+
+
+GEOMETRIC = (
+    Affine("rotate", 0.0, 30.0, True, geometry.rotation),
+    Affine("shear x", 0.0, 0.3, True, geometry.shear_along_x),
+    Affine("shear y", 0.0, 0.3, True, geometry.shear_along_y),
+    Affine("translate x", 0.0, 0.3, True, geometry.translation_along_x),
+    Affine("translate y", 0.0, 0.3, True, geometry.translation_along_y),
+)
+PHOTOMETRIC = (
+    Plain("equalize", run=operations.equalize),
+    Graded("solarize", 0.0, 256.0, False, operations.solarize),
+    Graded("brightness", 0.05, 0.95, False, operations.brightness),
+    Graded("contrast", 0.05, 0.95, False, operations.contrast),
+    Graded("sharpness", 0.05, 0.95, False, operations.sharpness),
+)
+COLOUR_POOL: tuple[AbstractOperation, ...] = (
+    Plain("identity"),
+    *GEOMETRIC,
+    *PHOTOMETRIC,
+    Plain("autocontrast", run=operations.autocontrast),
+    Graded("color", 0.05, 0.95, False, operations.color),
+    Graded("posterize", 4.0, 9.0, False, operations.posterize),  # 4 to 8 bits: the magnitude is cut to a whole number
+)
+GREY_POOL: tuple[AbstractOperation, ...] = (
+    Plain("identity"),
+    *GEOMETRIC,
+    *PHOTOMETRIC,
+    Plain("invert", run=operations.invert),
+)
+
+
+def magnitudes(pool: tuple[AbstractOperation, ...], chosen: Tensor, size: Tensor, sign: Tensor) -> Tensor:
+    """(n, steps) the magnitudes of the chosen operations, from uniform numbers."""
+    low = torch.tensor([operation.low for operation in pool], dtype=torch.float64)
+    high = torch.tensor([operation.high for operation in pool], dtype=torch.float64)
+    signed = torch.tensor([operation.signed for operation in pool])
+    magnitude = low[chosen] + size * (high - low)[chosen]
+    return torch.where(signed[chosen] & (sign < 0.5), -magnitude, magnitude)
+
+
+def in_turn(images: Tensor, pool: tuple[AbstractOperation, ...], chosen: Tensor, magnitude: Tensor) -> Tensor:
+    """Every image goes through operations of its own: number `chosen[i, 0]` of the pool, then `chosen[i, 1]`, ...
+
+    Args:
+        images: (n, c, h, w) on any device.
+        pool: the operations. Affine maps that stand side by side in it are one gather.
+        chosen: (n, steps) numbers of operations, on the CPU.
+        magnitude: (n, steps) their magnitudes, on the CPU.
+    """
+    order = chosen.argsort(dim=0, stable=True)
+    back = order.argsort(0)
+    # Row t: for every place at step t, where its image lies after step t - 1. The last row puts all back.
+    source = torch.cat([order[:, :1], back[:, :-1].gather(0, order[:, 1:]), back[:, -1:]], 1).T.contiguous()
+    magnitude = magnitude.gather(0, order).T.contiguous()
+    sources, magnitudes = to_device(source, images.device), to_device(magnitude, images.device)
+    for step, numbers in enumerate(chosen.T):
+        images = images[sources[step]]
+        ends = torch.bincount(numbers, minlength=len(pool)).cumsum(0).tolist()
+        slices = zip(pool, map(slice, [0, *ends], ends), strict=False)
+        done = []
+        for affine, group in groupby(slices, key=lambda pair: isinstance(pair[0], Affine)):
+            members = [(operation, part) for operation, part in group if part.start < part.stop]
+            if affine and members:
+                whole = slice(members[0][1].start, members[-1][1].stop)
+                size = images.shape[2:]
+                matrix = [o.matrix(magnitude[step, part], *size) for o, part in members if isinstance(o, Affine)]
+                done.append(geometry.affine(images[whole], torch.cat(matrix)))
+            else:
+                done += [o.apply(images[part], magnitudes[step, part]) for o, part in members]
+        images = torch.cat(done)
+    return images[sources[-1]]
