@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from gll.data.commands import app as data_app
+
 if TYPE_CHECKING:
     from gll.fit import Outcome
 
@@ -20,6 +22,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,
 )
+app.add_typer(data_app, name="data")
 console = Console()
 
 

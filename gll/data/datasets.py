@@ -1,111 +1,74 @@
-"""Images and classes for training, as tensors that stay on the device: `load("mnist")`, `load("my/folder")`."""
+"""Data sets by name or path: `load("mnist")`, `load("my/folder")`, `load("images.npz")`."""
 
 from __future__ import annotations
 
+import difflib
 import os
-from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
-from typing import final
 
-import torch
-from torch import Tensor
+from gll.data.arrays import load_npz
+from gll.data.folder import load_folder
+from gll.data.readers import DataError
+from gll.data.samples import TrainTest, normalize
+from gll.data.sources import SOURCES
+
+__all__ = ["TrainTest", "data_root", "load", "normalize"]
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class TrainTest:
-    """Samples to train on and samples to test on.
+def data_root(given: Path | str | None = None) -> Path:
+    """Where data sets lie: the folder given, else that of the environment variable GLL_DATA, else ./data."""
+    return Path(given or os.environ.get("GLL_DATA") or "data").expanduser()
+
+
+def load(
+    name: str,
+    root: Path | str | None = None,
+    *,
+    size: int | None = None,
+    channels: int | None = None,
+    check: bool = True,
+) -> TrainTest:
+    """A data set, by its name or from the user's own files.
 
     Args:
-        name: what it is called.
-        train: uint8 (n, c, h, w) images, or float32 (n, d) points.
-        train_labels: int64 (n,) classes, -1 where the class is not known.
-        test, test_labels: the same for testing; may be empty.
-        classes: their names.
-        mean, std: of every channel, in units where black is 0 and white is 1. (0 and 1 for points.)
+        name: one of `gll data list` (digits, moons, mnist, fashionmnist, emnist, emnist-subset, cifar10), or the path
+            of a folder of images or of an .npz file, from here or from the root.
+        root: where data sets lie; see `data_root`.
+        size: images of a folder are cropped and scaled to size × size pixels; needed where their sizes differ.
+        channels: 1 or 3 makes the images of a folder grey or coloured; by default they are grey if all of them are.
+        check: compare the files of a known data set with their checksums.
+
+    Raises:
+        DataError: something is missing or damaged; the message says what to fetch and where it goes.
+
+    >>> load("digits").classes
+    ('0', '1', '2', '3', '4', '5', '6', '7', '8', '9')
 
     Differentiable in: nothing.
     """
-
-    name: str
-    train: Tensor
-    train_labels: Tensor
-    test: Tensor
-    test_labels: Tensor
-    classes: tuple[str, ...]
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
-
-    @property
-    def num_classes(self) -> int:
-        return len(self.classes)
-
-    @property
-    def channels(self) -> int:
-        """Channels of an image, or dimensions of a point."""
-        return int(self.train.shape[1])
-
-    @property
-    def is_image(self) -> bool:
-        return self.train.dim() == 4
-
-    @cached_property
-    def scale_and_shift(self) -> tuple[Tensor, Tensor]:
-        """What `normalize` multiplies pixels in 0 .. 255 by, and then adds, per channel, on the device of the data."""
-        mean, std = (torch.tensor(v, dtype=torch.float64) for v in (self.mean, self.std))
-        shape = (-1, 1, 1) if self.is_image else (-1,)
-        pair = (1 / (255 * std), -mean / std)
-        scale, shift = (t.to(torch.float32).to(self.train.device).view(shape) for t in pair)
-        return scale, shift
-
-    def to(self, device: torch.device | str) -> TrainTest:
-        """The same on another device."""
-        names = ("train", "train_labels", "test", "test_labels")
-        return replace(self, **{name: getattr(self, name).to(device) for name in names})
-
-    def padded(self, size: int) -> TrainTest:
-        """Images of size × size with a black border all around, e.g. 28 -> 32; the image stays in the middle."""
-        if not self.is_image:
-            raise ValueError(f"{self.name} has points, not images: there is nothing to pad")
-        h, w = self.train.shape[2:]
-        if size < max(h, w):
-            raise ValueError(f"images of {h} × {w} pixels cannot be padded to {size} × {size}")
-        top, left = (size - h) // 2, (size - w) // 2
-        border = (left, size - w - left, top, size - h - top)
-        train, test = (torch.nn.functional.pad(x, border) for x in (self.train, self.test))
-        return replace(self, train=train, test=test)
+    source = SOURCES.get(name.lower())
+    if source is not None:
+        if size is not None or channels is not None:
+            raise ValueError(
+                f"size and channels are for folders of images, not for {source.name} (which can be padded)"
+            )
+        return source.load(data_root(root), check)
+    path = _own_path(name, root)
+    if path.is_dir():
+        return load_folder(path, size=size, channels=channels)
+    if size is not None or channels is not None:
+        raise ValueError(f"size and channels are for folders of images, not for the file {path}")
+    return load_npz(path)
 
 
-def load(name: str, root: Path | None = None) -> TrainTest:
-    """A data set by name, or from a path."""
-    if name != "digits":
-        raise NotImplementedError(f"{name} {root}")
-    import numpy as np
-    from sklearn.datasets import load_digits
-
-    x, y = load_digits(return_X_y=True)
-    images = torch.from_numpy(np.round(x * (255 / 16)).astype(np.uint8)).reshape(-1, 1, 8, 8)
-    labels = torch.from_numpy(y).long()
-    # Every fifth image of each class is for testing: stratified, and without a draw that could change.
-    rank = (labels[:, None] == torch.arange(10)).cumsum(0).gather(1, labels[:, None])[:, 0]
-    test = rank % 5 == 0
-    pixels = images[~test].double() / 255
-    mean, std = float(pixels.mean()), float(pixels.std(correction=0))
-    classes = tuple(map(str, range(10)))
-    return TrainTest(name, images[~test], labels[~test], images[test], labels[test], classes, (mean,), (std,))
-
-
-def data_root(given: Path | None = None) -> Path:
-    """Where data sets lie: the folder given, or that of the environment variable GLL_DATA, or ./data."""
-    return Path(given or os.environ.get("GLL_DATA") or "data")
-
-
-def normalize(images: Tensor, data: TrainTest) -> Tensor:
-    """Float32 images with mean 0 and standard deviation 1 over the training set, per channel; points as they are."""
-    if not data.is_image:
-        return images.to(torch.float32)
-    scale, shift = (t.to(images.device) for t in data.scale_and_shift)
-    if images.is_floating_point():
-        return images.to(torch.float32) * (255 * scale) + shift
-    return images.to(torch.float32) * scale + shift
+def _own_path(name: str, root: Path | str | None) -> Path:
+    """The user's own folder or file, from here or from the root."""
+    for path in (Path(name).expanduser(), data_root(root) / name):
+        if path.exists():
+            return path
+    near = difflib.get_close_matches(name.lower(), SOURCES, 1)
+    raise DataError(
+        f"there is no data set, folder or file {name!r}"
+        + (f" (did you mean {near[0]!r}?)" if near else "")
+        + f"; known data sets are {', '.join(SOURCES)}; a path may start here or in {data_root(root)}"
+    )

@@ -28,7 +28,7 @@ def derived_seed(seed: int, *keys: int | str) -> int:
     Differentiable in: nothing.
     """
     for key in keys:
-        if isinstance(key, bool) or not isinstance(key, str) and not hasattr(key, "__index__"):
+        if isinstance(key, bool) or (not isinstance(key, str) and not hasattr(key, "__index__")):
             raise TypeError(f"keys are whole numbers and texts, got {key!r} of type {type(key).__name__}")
     # JSON, since it tells 1 from "1", and ["a", "b"] from ["ab"].
     text = json.dumps([index(seed), *(key if isinstance(key, str) else index(key) for key in keys)])
