@@ -317,7 +317,7 @@ def headless(module: nn.Module, classifier: str | None = None) -> Headless:
     name = _classifier_name(module) if classifier is None else classifier
     linear = dict(module.named_modules()).get(name)
     if not isinstance(linear, nn.Linear) or name == "":
-        found = "has no layer" if linear is None else f"is a {type(linear).__name__} in"
+        found = "is no layer of" if linear is None else f"is a {type(linear).__name__} in"
         raise ValueError(f"{name!r} {found} this model; {_linear_layers(module)}")
     if linear.in_features < 1:
         raise ValueError(f"{name!r} has not seen a batch yet and knows no size: run the model once first")
