@@ -20,7 +20,6 @@ hidden sample next to an unlabelled one would hide that the shown ones have move
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass
 from typing import final
 
@@ -35,7 +34,6 @@ from gll.labels import Labels
 from gll.projected import AutoSearch
 from gll.similarity import knn_graph
 from gll.solution import SolveError
-from gll.unreached import UnreachedWarning
 
 FLOOR = 1e-8  # of probabilities inside the logarithm, as in the layer
 TAU = 1e-8  # as in the test of a trained model
@@ -99,8 +97,7 @@ class Watch:
         measured = int((fold >= 0).sum())
         wrong, loss = 0, 0.0
         try:
-            with torch.no_grad(), warnings.catch_warnings():
-                warnings.simplefilter("ignore", UnreachedWarning)  # they are counted as errors
+            with torch.no_grad():
                 k = min(self.k, len(features) - 1)
                 graph = knn_graph(features, k, search=AutoSearch(), metric=Metric.COSINE)
                 for f in range(int(fold.max()) + 1):
@@ -108,12 +105,9 @@ class Watch:
                     known = Labels.from_classes(
                         labels.masked_fill(hidden, -1), num_classes=self.num_classes, dtype=graph.weight.dtype
                     )
-                    solution = solve(Laplace(tau=TAU), graph, known)
-                    u, truth = solution.value[hidden], labels[hidden]
-                    miss = u.argmax(1) != truth
-                    if solution.unreached_nodes is not None:
-                        miss = miss | solution.unreached_nodes[hidden]
-                    wrong += int(miss.sum())
+                    u, truth = solve(Laplace(tau=TAU), graph, known).value[hidden], labels[hidden]
+                    # u is zero where no label reaches: nothing is said there, which is wrong too.
+                    wrong += int(((u.argmax(1) != truth) | (u.amax(1) <= 0)).sum())
                     loss -= float(u.gather(1, truth[:, None]).clamp(min=FLOOR).log().sum())
         except SolveError as error:
             return Look(1.0, -math.log(FLOOR), measured, str(error))
