@@ -36,7 +36,7 @@ from gll.similarity import knn_graph
 def apportion(total: int, sizes: Sequence[int]) -> list[int]:
     """Whole numbers that sum to `total`, in proportion to the sizes: exact, or by largest remainder.
 
-    Every size above zero gets at least one; it is taken from the largest share.
+    Every size above zero gets at least one; it is taken from the share that is most above its proportion.
 
     Args:
         total: what is divided; at least the number of sizes above zero.
@@ -59,7 +59,8 @@ def apportion(total: int, sizes: Sequence[int]) -> list[int]:
         shares[c] += 1
     for c, size in enumerate(sizes):
         if size > 0 and shares[c] == 0:
-            shares[max(range(len(sizes)), key=lambda other: shares[other])] -= 1
+            able = [other for other in range(len(sizes)) if shares[other] > 1]
+            shares[max(able, key=lambda other: shares[other] * whole - total * sizes[other])] -= 1
             shares[c] = 1
     return shares
 
