@@ -82,6 +82,87 @@ def compare(
     errors.print(Text(f"wrote {out}"))
 
 
+RunArgument = Annotated[Path, typer.Argument(help="A run directory.")]
+ImagesArgument = Annotated[
+    list[str],
+    typer.Argument(help="Image files, folders of images, .npz files, or data sets such as digits or mnist:test."),
+]
+ConvertOption = Annotated[
+    bool, typer.Option("--convert", help="Crop, scale and colour image files as the run's images are.")
+]
+DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, ...")]
+RootOption = Annotated[Path | None, typer.Option("--data-root", help="Where data sets lie, if not as in the run.")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Replace a file that exists.")]
+
+
+@app.command()
+def embed(
+    run: RunArgument,
+    images: ImagesArgument,
+    out: Annotated[Path, typer.Option("-o", "--out", help="The .npz file to write.")],
+    convert: ConvertOption = False,
+    device: DeviceOption = "auto",
+    data_root: RootOption = None,
+    force: ForceOption = False,
+) -> None:
+    """Write the features of images, made by a run's encoder, to a file that `gll fit` reads."""
+    from gll.train import apply as work
+
+    errors = Console(stderr=True, soft_wrap=True, highlight=False)
+    try:
+        work.check_output(out, ".npz", force)
+        arrays = work.embed(work.Trained.open(run, device=device, root=data_root), images, convert=convert)
+        work.write_features(arrays, out)
+    except (OSError, ValueError, RuntimeError) as error:
+        errors.print(Text.assemble(("gll embed: ", "red"), str(error)))
+        raise typer.Exit(1) from None
+    n, d = arrays["features"].shape
+    known = {key: int((arrays[key] != "").sum()) for key in ("labels", "truth") if key in arrays}
+    more = "".join(f", {count:,} {key}" for key, count in known.items())
+    console.print(Text(f"wrote {out}: {n:,} rows of {d} features{more}"), soft_wrap=True)
+
+
+@app.command()
+def predict(
+    run: RunArgument,
+    images: ImagesArgument,
+    out: Annotated[Path | None, typer.Option("-o", "--out", help="Write all rows to this .csv file.")] = None,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print all rows as CSV in place of a table.")] = False,
+    rows: Annotated[int, typer.Option(min=0, help="Rows of the table.")] = 20,
+    inductive: Annotated[
+        bool, typer.Option("--inductive", help="Answer every image by itself, not all of them on one graph.")
+    ] = False,
+    convert: ConvertOption = False,
+    device: DeviceOption = "auto",
+    data_root: RootOption = None,
+    force: ForceOption = False,
+) -> None:
+    """Say the class of images, how sure that is, and the runner-up."""
+    from gll.files import complete_file
+    from gll.train import apply as work
+
+    errors = Console(stderr=True, soft_wrap=True, highlight=False)
+    try:
+        if out is not None:
+            work.check_output(out, ".csv", force)
+        trained = work.Trained.open(run, device=device, root=data_root)
+        found = work.predict(trained, images, inductive=inductive, convert=convert)
+        if out is not None:
+            with complete_file(out) as part:
+                part.write_text(found.csv(), encoding="utf-8")
+    except (OSError, ValueError, RuntimeError) as error:
+        errors.print(Text.assemble(("gll predict: ", "red"), str(error)))
+        raise typer.Exit(1) from None
+    if as_csv:
+        print(found.csv(), end="")
+    else:
+        console.print(found.table(rows))
+    for line in found.remarks(None if as_csv else rows):
+        errors.print(Text(line))
+    if out is not None:
+        errors.print(Text(f"wrote {out}"))
+
+
 @app.command()
 def doctor(
     file: Annotated[Path, typer.Argument(help="An .npz file with an array of features and, if you like, labels.")],
@@ -131,6 +212,34 @@ def doctor(
     console.print(table)
     for line in r.advice:
         console.print(f"• {line}", highlight=False)
+
+
+@app.command()
+def train(
+    config: Annotated[Path | None, typer.Argument(help="A config (TOML), such as one in configs/.")] = None,
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="In place of what it says: train.lr=0.1 seed=3")
+    ] = None,
+    resume: Annotated[Path | None, typer.Option(metavar="DIR", help="Go on with a run that was stopped.")] = None,
+) -> None:
+    """Train an encoder with a head, as a config says, into a run directory."""
+    from gll.train.commands import run_train
+
+    raise typer.Exit(run_train(config, overrides or [], resume, console))
+
+
+@app.command()
+def evaluate(
+    run: Annotated[Path, typer.Argument(help="A run directory.")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Test in other ways: test.inductive=true")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of a table.")] = False,
+) -> None:
+    """Test what a run has trained, on its data. Nothing is written."""
+    from gll.train.commands import run_evaluate
+
+    raise typer.Exit(run_evaluate(run, overrides or [], as_json, console))
 
 
 class MetricName(enum.StrEnum):

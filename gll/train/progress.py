@@ -33,7 +33,7 @@ class Reporter:
             self.console.print(Text(text), soft_wrap=True)
 
     @contextmanager
-    def task(self, name: str, total: int, done: int = 0) -> Iterator[Update]:
+    def task(self, name: str, total: float, done: float = 0) -> Iterator[Update]:
         """A piece of work of `total` steps, of which `done` were done earlier."""
         if self.console is None or not self.console.is_terminal:
             yield Update(self, name, total, done)
@@ -42,7 +42,8 @@ class Reporter:
             TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[figures]}")
         )  # fmt: skip
         with Progress(*columns, console=self.console, transient=True) as bar:
-            task = bar.add_task(name, total=total, completed=done, figures="")
+            task = bar.add_task(name, total=total, figures="")
+            bar.update(task, completed=done)
             yield Update(self, name, total, done, bar, task)
 
 
@@ -54,8 +55,8 @@ class Update:
         self,
         reporter: Reporter,
         name: str,
-        total: int,
-        done: int,
+        total: float,
+        done: float,
         bar: Progress | None = None,
         task: TaskID | None = None,
     ) -> None:
@@ -63,7 +64,7 @@ class Update:
         self.bar, self.task = bar, task
         self.start = self.last = time.monotonic()
 
-    def __call__(self, done: int, figures: str) -> None:
+    def __call__(self, done: float, figures: str) -> None:
         now = time.monotonic()
         if done > self.first:
             figures += f", {clock((now - self.start) / (done - self.first) * (self.total - done))} left"
@@ -71,7 +72,7 @@ class Update:
             self.bar.update(self.task, completed=done, figures=figures)
         elif now - self.last >= self.reporter.seconds:
             self.last = now
-            self.reporter.say(f"{self.name} {done:,}/{self.total:,}: {figures}")
+            self.reporter.say(f"{self.name} {done:,.4g}/{self.total:,.4g}: {figures}")
 
 
 def clock(seconds: float) -> str:

@@ -1,0 +1,127 @@
+"""`gll train` and `gll evaluate`: from a config or a run directory to tables on a terminal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from gll.train.board import Board
+from gll.train.config import Config, load_config, with_values
+from gll.train.distributed import Ranks
+from gll.train.evaluate import evaluate, rows
+from gll.train.finite import NonFiniteError
+from gll.train.loop import new_run, train
+from gll.train.model import CHECKPOINT, find_device, restore
+from gll.train.progress import Reporter, clock
+from gll.train.runs import Run
+from gll.train.toml import ConfigError
+
+PROBLEMS = (OSError, ValueError, NonFiniteError)
+"""What a user can do something about: shown as one message, without a traceback."""
+
+
+def run_train(config_path: Path | None, overrides: Sequence[str], resume: Path | None, console: Console) -> int:
+    """Start a run, or go on with one. Returns the exit code."""
+    errors = Console(stderr=True, soft_wrap=True, highlight=False)
+    run: Run | None = None
+    try:
+        config = _config(config_path, overrides, resume)
+        with Ranks.start(find_device(config.device)) as ranks:
+            console = console if ranks.is_first else Console(quiet=True)
+            reporter = Reporter(console if ranks.is_first else None)
+            run = _open(config, resume, ranks, reporter)
+            result = train(run, ranks=ranks, reporter=reporter)
+            if ranks.is_first:
+                show_result(result, run, console)
+        return 0
+    except KeyboardInterrupt:
+        again = f"; go on with: gll train --resume {run.directory}" if run is not None else ""
+        errors.print(Text.assemble(("gll train: ", "red"), f"interrupted{again}"))
+        return 130
+    except PROBLEMS as error:
+        errors.print(Text.assemble(("gll train: ", "red"), f"{error}{_last_good(run, error)}"))
+        return 1
+
+
+def _config(config_path: Path | None, overrides: Sequence[str], resume: Path | None) -> Config:
+    if resume is None:
+        if config_path is None:
+            raise ConfigError("give a config, or --resume DIR; configs/ has some to start from")
+        return load_config(config_path, overrides)
+    if config_path is not None or overrides:
+        raise ConfigError("--resume goes on with the config of the run: it takes no other config and no key=value")
+    return Run.open(resume).config
+
+
+def _open(config: Config, resume: Path | None, ranks: Ranks, reporter: Reporter) -> Run:
+    """The run: a new one, made by the first process, or that to go on with."""
+    if resume is None and ranks.is_first:
+        run = new_run(config)
+        reporter.say(f"{config.name}, seed {config.seed}: {run.directory}")
+        if not Board.available():
+            reporter.say("TensorBoard is not installed: the metrics are in metrics.jsonl only")
+    ranks.barrier()
+    if resume is None and ranks.is_first:
+        return run
+    run = Run.open(resume or config.directory, writes=ranks.is_first)
+    if resume is not None and run.result() is None:
+        run.note_resume()
+    return run
+
+
+def _last_good(run: Run | None, error: Exception) -> str:
+    """Where the last good checkpoint is, if the numbers of a run went wrong."""
+    if run is None or not isinstance(error, NonFiniteError):
+        return ""
+    stored = run.load(CHECKPOINT)
+    if stored is None:
+        return f"\nNo checkpoint was written. The metrics are in {run.directory}."
+    return f"\nThe last good checkpoint, of epoch {stored[1]['epoch']}, is kept in {run.directory}."
+
+
+def show_result(result: dict[str, Any], run: Run, console: Console) -> None:
+    """The result of a run as a table."""
+    console.print(_table(f"{result['name']}, seed {result['seed']}: {result['epochs']} epochs", result["tests"]))
+    speed = "" if result["images_per_second"] is None else f", {result['images_per_second']:,.0f} images/s"
+    console.print(Text(f"trained for {clock(result['seconds'])}{speed}; {run.directory}"))
+
+
+def _table(title: str, scores: Sequence[dict[str, Any]]) -> Table:
+    table = Table(title=title)
+    for name in ("head", "test", "error", "loss"):
+        table.add_column(name, justify="right" if name in ("error", "loss") else "left")
+    for row in scores:
+        table.add_row(row["head"], row["mode"], f"{row['error']:.2%}", f"{row['loss']:.4f}")
+    if not scores:
+        table.add_row("–", "no test samples", "–", "–")
+    return table
+
+
+def run_evaluate(directory: Path, overrides: Sequence[str], as_json: bool, console: Console) -> int:
+    """Test the last checkpoint of a run. Nothing is written. Returns the exit code."""
+    errors = Console(stderr=True, soft_wrap=True, highlight=False)
+    try:
+        run = Run.open(directory, writes=False)
+        for override in overrides:
+            if not override.startswith(("test.", "device=", "data.root=")):
+                raise ConfigError(f"a trained run can be tested in other ways, not made another: {override!r}")
+        config = with_values(run.config, *overrides)
+        run = Run(run.directory, config, run.split, writes=False)
+        model, data = restore(run, find_device(config.device))
+        scores = rows(evaluate(model, data, run.split, config))
+        stored = run.load(CHECKPOINT)
+    except PROBLEMS as error:
+        errors.print(Text.assemble(("gll evaluate: ", "red"), str(error)))
+        return 1
+    epoch = stored[1]["epoch"] if stored else 0
+    if as_json:
+        console.print_json(json.dumps({"run": str(directory), "epoch": epoch, "tests": scores}))
+    else:
+        console.print(_table(f"{config.name}, seed {config.seed}: after epoch {epoch}", scores))
+    return 0

@@ -1,0 +1,109 @@
+"""The test: how many of the test samples are classified wrongly.
+
+The *transductive* test builds one graph of all training and test features and solves it once; the *inductive* one
+classifies every test sample on its own. Heads without a graph give the same answer in both, and have one line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, final
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from gll.data.datasets import TrainTest
+from gll.data.sampling import Predictions
+from gll.data.splits import LabelSplit
+from gll.nn.heads import AbstractHead, MLPHead, ProbeHead, Switch
+from gll.train.config import Config
+from gll.train.model import Model, encode, free_heads
+
+
+@final
+@dataclass(frozen=True)
+class Score:
+    """One line of a test.
+
+    Args:
+        head: its name.
+        mode: "transductive" or "inductive".
+        error: share of test samples that are classified wrongly.
+        loss: mean of -log p of the true class.
+    """
+
+    head: str
+    mode: str
+    error: float
+    loss: float
+
+
+def uses_training_set(head: AbstractHead) -> bool:
+    """Whether the head looks at training samples when it classifies."""
+    active = head.active if isinstance(head, Switch) else head
+    return not isinstance(active, MLPHead | ProbeHead)
+
+
+def evaluate(model: Model, data: TrainTest, split: LabelSplit, config: Config) -> list[Score]:
+    """Test the model's head and those of `config.test.also`. No test samples: no scores.
+
+    The first score is that of the model's own head.
+
+    Differentiable in: nothing.
+    """
+    known = data.test_labels >= 0
+    if not bool(known.any()):
+        return []
+    own = {name_of(model.head, config): model.head}
+    heads = own | {name: head for name, head in free_heads(config, model.encoder, data).items() if name not in own}
+    where = torch.device(config.test.device) if config.test.device else data.train.device
+    labels = data.train_labels[split.labelled.to(data.train.device)].to(where)
+    z = encode(model.encoder, data.test, data, config).to(where)
+    labelled, unlabelled = z[:1], z[:0]  # heads without a graph do not look at them
+    if any(map(uses_training_set, heads.values())):
+        both = encode(model.encoder, data.train, data, config).to(where)
+        labelled, unlabelled = both[split.labelled.to(where)], both[split.unlabelled.to(where)]
+    scores = []
+    for name, head in heads.items():
+        was_training = head.training
+        head.eval()
+        for inductive in (False, True) if uses_training_set(head) and config.test.inductive else (False,):
+            shown = labels[: len(labelled)]
+            logp = head.classify(z, labelled, shown, unlabelled_features=unlabelled, inductive=inductive)
+            scores.append(_score(name, inductive, logp[known.to(where)], data.test_labels[known].to(where)))
+        head.train(was_training)
+    return scores
+
+
+def name_of(head: AbstractHead, config: Config) -> str:
+    """The name of the head at work."""
+    return config.model.first if isinstance(head, Switch) and head.active is head.first else config.model.head
+
+
+def _score(name: str, inductive: bool, logp: Float[Tensor, "n c"], target: Tensor) -> Score:
+    error = (logp.argmax(1) != target).double().mean()
+    loss = torch.nn.functional.nll_loss(logp.double(), target)
+    return Score(name, "inductive" if inductive else "transductive", float(error), float(loss))
+
+
+def predictions(model: Model, data: TrainTest, split: LabelSplit, config: Config, base: Tensor) -> Predictions:
+    """What the head says about the labelled samples if it knows the labels of a base only; NaN rows for that base.
+
+    From these an uncertainty-based base set chooses the next base.
+    """
+    z = encode(model.encoder, data.train[split.labelled.to(data.train.device)], data, config)
+    inside = torch.isin(split.labelled, base.cpu()).to(z.device)
+    classes = data.train_labels[split.labelled.to(z.device)]
+    probability = torch.full((len(z), data.num_classes), torch.nan, dtype=torch.float64, device=z.device)
+    was_training = model.head.training
+    model.head.eval()
+    probability[~inside] = model.head.classify(z[~inside], z[inside], classes[inside]).double().exp()
+    model.head.train(was_training)
+    return Predictions(probability, z)
+
+
+def rows(scores: list[Score]) -> list[Mapping[str, Any]]:
+    """The scores as lines of the metrics, without their epoch."""
+    return [{"head": s.head, "mode": s.mode, "error": s.error, "loss": s.loss} for s in scores]

@@ -1,0 +1,385 @@
+"""The training loop: what a config says, done.
+
+    run = new_run(load_config(Path("configs/digits-gll.toml")))
+    result = train(run)
+
+One step (`Training.step`): base, labelled and unlabelled images go through the encoder together; the head predicts the
+labelled ones from the base; their loss is differentiated. The base never enters the loss.
+
+Everything random is derived from (seed, epoch, step), never drawn from a running stream. So a checkpoint needs no state
+of a generator, and a run that was killed goes on to the numbers it would have had.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from gll.data.augment import augmentation_from_name
+from gll.data.datasets import normalize
+from gll.data.random import derived_seed, generator
+from gll.data.sampling import Batch, GraphBatches, base_set_from_name
+from gll.data.splits import LabelSplit, split_labels
+from gll.nn.heads import WNLLHead
+from gll.train.config import Config
+from gll.train.distributed import GRAPHS, Ranks
+from gll.train.evaluate import evaluate, name_of, predictions, rows
+from gll.train.finite import NonFiniteError, Notes
+from gll.train.interrupt import Interrupt
+from gll.train.model import CHECKPOINT, build, features, find_device, free_heads, load_data
+from gll.train.optimize import learning_rate, load_optimizer, make_optimizer, optimizer_tensors, set_learning_rate
+from gll.train.pretrain import load_warm_up, warm_up
+from gll.train.progress import Reporter, Update
+from gll.train.runs import Run, RunError, refuse_existing
+from gll.train.toml import ConfigError
+
+SUMS = {"loss": 0.0, "wrong": 0.0, "labelled": 0.0, "images": 0.0, "seconds": 0.0}
+
+
+def new_run(config: Config) -> Run:
+    """A run directory for a config, after a look at whether everything in it can be built."""
+    refuse_existing(config.directory)
+    data = load_data(config)
+    split = split_labels(data.train_labels, config.data.labels, seed=config.seed)
+    model = build(config, data)
+    free_heads(config, model.encoder, data)
+    augmentation_from_name(config.data.augment)
+    for epoch in range(config.train.epochs if model.parameters() else 0):
+        model.head.start_epoch(epoch, model.encoder)
+        make_batches(config, split.hidden(data.train_labels), split, Ranks(), model.head.uses_base)
+    return Run.create(config.directory, config, split)
+
+
+def train(run: Run, *, ranks: Ranks | None = None, reporter: Reporter | None = None) -> dict[str, Any]:
+    """Train as `run.config` says, or go on where the run stopped. Returns what is in `result.json`.
+
+    Args:
+        run: the run directory. A finished one is not touched.
+        ranks: the processes that train together; by default this one alone.
+        reporter: who tells how far it is; by default nobody.
+
+    Raises:
+        NonFiniteError: a loss, gradient or parameter is not finite. The last good checkpoint stays.
+        KeyboardInterrupt: after Ctrl-C or SIGTERM. During training steps a checkpoint is written first.
+    """
+    done = run.result()
+    if done is not None:
+        return done
+    with run.working():
+        training = Training(run, ranks or Ranks(device=find_device(run.config.device)), reporter or Reporter())
+        try:
+            return training.run_all()
+        except NonFiniteError as error:
+            run.log(phase="stopped", epoch=training.epoch + 1, reason=str(error))
+            raise
+
+
+@final
+class Training:
+    """A run at work: what was loaded and built, and how far it is.
+
+    `epoch` and `step` say what comes next. `sums` are those of the epoch so far.
+    """
+
+    def __init__(self, run: Run, ranks: Ranks, reporter: Reporter) -> None:
+        config = run.config
+        self.run, self.config, self.ranks, self.reporter = run, config, ranks, reporter
+        self.data = load_data(config, ranks.device)
+        self.labels = run.split.hidden(self.data.train_labels)  # -1 where training must not look
+        self.augment = augmentation_from_name(config.data.augment)
+        if not self.data.is_image and config.data.augment != "none":
+            raise ConfigError(f'{config.data.name} has points, not images: use data.augment="none"')
+        self.graphs = GRAPHS[config.train.graph]
+        self.model = build(config, self.data)
+        self.trainable = self.model.parameters()
+        self.optimizer = make_optimizer(config.train, self.trainable) if self.trainable else None
+        self.notes = Notes(ranks.device, extra=("wrong", "labelled"))
+        self.batches: dict[bool, GraphBatches] = {}  # with a base or without, as the head wants in an epoch
+        self.epoch, self.step = 0, 0
+        self.sums, self.base = dict(SUMS), torch.empty(0, dtype=torch.int64)
+        self.totals = {"images": 0.0, "seconds": 0.0}
+        self.tests: list[Mapping[str, Any]] = []
+        self.warmed: dict[str, Any] | None = None
+
+    def run_all(self) -> dict[str, Any]:
+        """Warm-up, epochs, tests, checkpoints, result."""
+        train, test = self.config.train, self.config.test
+        epochs = train.epochs if self.optimizer is not None else 0  # nearest neighbours learn nothing
+        if not self.resume():
+            self.warm_up()
+            if self.warmed is not None and test.every > 0 and epochs > 0:
+                self.test()  # what the warm-up alone has reached
+        self.start()
+        with self.reporter.task("epoch", epochs, self.epoch) as update:
+            while self.epoch < epochs:
+                stop = self.train_epoch(update)
+                last = self.epoch == epochs
+                if last or (test.every > 0 and self.epoch % test.every == 0):
+                    self.test()
+                if last or stop or self.epoch % train.save_every == 0:
+                    self.save()
+                if stop and not last:
+                    raise KeyboardInterrupt
+        self.model.head.release()
+        if epochs == 0 and not self.tests:
+            self.test()
+            self.save()
+        result = self.result()
+        self.run.finish(result)
+        return result
+
+    def start(self) -> None:
+        """Wrap and compile the encoder, after its weights have come from a warm-up or a checkpoint."""
+        self.ranks.same_everywhere(self.model.encoder)
+        self.ranks.same_everywhere(self.model.head)
+        self.encoder = self.model.encoder
+        if self.model.head.trains_encoder:
+            freezes = any(isinstance(module, WNLLHead) for module in self.model.head.modules())
+            self.encoder = self.ranks.wrap(self.encoder, unused=freezes)
+        if self.config.train.compile:
+            self.encoder = torch.compile(self.encoder)  # type: ignore[assignment]
+
+    def warm_up(self) -> None:
+        """Contrastive training of the encoder, or that of another run."""
+        config, encoder = self.config, self.model.encoder
+        if config.warmup.from_run:
+            source = Run.open(Path(config.warmup.from_run))
+            check_same_start(config, self.run, source)
+            found = load_warm_up(source, encoder)
+        elif config.warmup.epochs > 0:
+            found = warm_up(
+                encoder, self.data, self.run.split, config, self.run, reporter=self.reporter, ranks=self.ranks
+            )
+        else:
+            return
+        look = found.kept.look
+        self.warmed = {"gamma": found.kept.gamma, "epoch": found.kept.epoch, "graph_error": look and look.error}
+
+    def train_epoch(self, update: Update) -> bool:
+        """All steps of an epoch that are still to be done, and its line in the metrics. True: asked to stop."""
+        config, head, epoch = self.config, self.model.head, self.epoch
+        head.start_epoch(epoch, self.model.encoder)
+        batches = self.batches_for(head.uses_base)
+        if self.step == 0:
+            self.base = self.choose_base(batches)
+        self.model.train()
+        begun = time.perf_counter()
+        with Interrupt() as interrupt:
+            for step, batch in enumerate(batches.epoch(epoch, base=self.base if head.uses_base else None)):
+                if step < self.step:
+                    continue  # done before the run was stopped
+                lr = learning_rate(config.train, epoch * len(batches) + step, len(batches))
+                self.notes.begin(step, lr)
+                try:
+                    self.train_step(batch, step, lr)
+                except Exception:
+                    self.notes.read(epoch + 1)  # if the reason is a number that is not finite, this says so
+                    raise
+                self.step = step + 1
+                self.sums["images"] += len(batch)
+                look = self.notes.full or self.step == len(batches)
+                stop = interrupt.asked and self.ranks.world == 1
+                if look or stop:
+                    self.read_notes()
+                    begun, seconds = time.perf_counter(), time.perf_counter() - begun
+                    self.sums["seconds"] += seconds
+                    update(epoch + self.step / len(batches), self.figures())
+                    stop = self.ranks.any(interrupt.asked)
+                if stop and self.step < len(batches):
+                    self.save()
+                    raise KeyboardInterrupt
+        self.log_epoch(lr)
+        self.epoch, self.step, self.sums = epoch + 1, 0, dict(SUMS)
+        return stop
+
+    def train_step(self, batch: Batch, step: int, lr: float) -> None:
+        """One step. Nothing in here waits for the device."""
+        config, head, rank, device = self.config, self.model.head, self.ranks.rank, self.ranks.device
+        assert self.optimizer is not None
+        set_learning_rate(self.optimizer, lr)
+        torch.manual_seed(derived_seed(config.seed, "step", self.epoch, step, rank))  # dropout
+        self.notes.note("parameters", self.trainable)
+
+        # Images of base, labelled and unlabelled samples, in this order.
+        index = batch.nodes.to(device, non_blocking=True)
+        images, y = self.data.train[index], self.labels[index]
+        if self.data.is_image:
+            images = self.augment(images, generator(config.seed, "augment", self.epoch, step, rank, device=device))
+        x = normalize(images, self.data)
+        self.notes.note("inputs", x)
+
+        with torch.set_grad_enabled(head.trains_encoder):
+            z = features(self.encoder, x, config)
+        self.notes.note("features", z)
+        b, l, _ = batch.sizes
+        nodes = self.graphs.nodes(self.ranks, z[:b], y[:b], z[b : b + l], y[b : b + l], z[b + l :])
+        base = (nodes.base, nodes.base_labels) if head.uses_base else (None, None)
+        logits = head(nodes.queries, *base)[: nodes.num_labelled]
+        self.notes.note("logits", logits)
+        loss = head.loss(logits, nodes.target)
+        self.notes.note("loss", loss)
+        self.notes.note("wrong", logits.argmax(1) != nodes.target)
+        self.notes.note("labelled", torch.ones_like(nodes.target))
+
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        self.ranks.average_gradients(head)
+        gradients = [p.grad for p in self.trainable if p.grad is not None]
+        self.notes.note("gradient", gradients)
+        if config.train.clip > 0:
+            torch.nn.utils.clip_grad_norm_(self.trainable, config.train.clip)
+        self.optimizer.step()
+
+    def batches_for(self, uses_base: bool) -> GraphBatches:
+        """The batches of a head with a base, or of one without."""
+        if uses_base not in self.batches:
+            self.batches[uses_base] = make_batches(self.config, self.labels, self.run.split, self.ranks, uses_base)
+        return self.batches[uses_base]
+
+    def choose_base(self, batches: GraphBatches) -> Tensor:
+        """The base of this epoch. By uncertainty: what the encoder now says about samples outside the base before."""
+        scores = None
+        if self.model.head.uses_base and batches.base_set.needs_predictions and len(self.base):
+            scores = predictions(self.model, self.data, self.run.split, self.config, self.base)
+        base = batches.base_of(self.epoch, scores)
+        return self.ranks.gather(base.to(self.ranks.device)).cpu()[: len(base)]  # that of the first rank
+
+    def read_notes(self) -> None:
+        """Add the steps since the last reading to the sums of the epoch."""
+        found: NonFiniteError | None = None
+        try:
+            for row in self.notes.read(self.epoch + 1):
+                self.sums["loss"] += row["loss"] * row["labelled"]
+                self.sums["wrong"] += row["wrong"]
+                self.sums["labelled"] += row["labelled"]
+        except NonFiniteError as error:
+            found = error
+        if self.ranks.any(found is not None):
+            raise found or NonFiniteError("another process has met a number that is not finite: see what it says")
+
+    def figures(self) -> str:
+        """Loss, error and throughput of the epoch so far, to read."""
+        s = self.sums
+        count, seconds = max(s["labelled"], 1), max(s["seconds"], 1e-9)
+        return f"loss {s['loss'] / count:.4f}, error {s['wrong'] / count:.2%}, {s['images'] / seconds:,.0f} images/s"
+
+    def log_epoch(self, lr: float) -> None:
+        s = self.ranks.total(**self.sums)
+        s["seconds"] = self.sums["seconds"]
+        self.totals = {key: self.totals[key] + s[key] for key in self.totals}
+        self.run.log(
+            phase="train",
+            epoch=self.epoch + 1,
+            step=self.step,
+            head=name_of(self.model.head, self.config),
+            loss=s["loss"] / s["labelled"],
+            error=s["wrong"] / s["labelled"],
+            lr=lr,
+            seconds=round(s["seconds"], 4),
+            images_per_second=round(s["images"] / max(s["seconds"], 1e-9), 1),
+        )
+
+    def test(self) -> None:
+        """Test, on the first process; the others wait."""
+        if self.ranks.is_first:
+            self.tests = rows(evaluate(self.model, self.data, self.run.split, self.config))
+            for row in self.tests:
+                self.run.log(phase="test", epoch=self.epoch, **row)
+            shown = ", ".join(f"{row['head']} {row['mode']} {row['error']:.2%}" for row in self.tests)
+            self.reporter.say(f"epoch {self.epoch}: test error {shown or '– (no test samples)'}")
+        self.ranks.barrier()
+
+    def save(self) -> None:
+        """Write a checkpoint from which `resume` goes on exactly."""
+        tensors = {**self.model.tensors(), "base": self.base}
+        if self.optimizer is not None:
+            tensors |= optimizer_tensors(self.optimizer)
+        state = {
+            "epoch": self.epoch,
+            "step": self.step,
+            "sums": self.ranks.total(**self.sums),
+            "totals": self.totals,
+            "tests": list(self.tests),
+            "warmed": self.warmed,
+        }
+        try:
+            self.run.save(CHECKPOINT, tensors, state)
+        except ValueError as error:
+            raise NonFiniteError(
+                f"{error} (epoch {self.epoch}); lower the learning rate (train.lr), or set train.clip=1"
+            ) from None
+        self.ranks.barrier()
+
+    def resume(self) -> bool:
+        """Go on from the checkpoint, if there is one."""
+        stored = self.run.load(CHECKPOINT)
+        if stored is None:
+            return False
+        tensors, state = stored
+        self.model.load(tensors)
+        self.base = tensors["base"]
+        if self.optimizer is not None:
+            load_optimizer(self.optimizer, tensors)
+        for name, value in state.items():
+            setattr(self, name, value)
+        self.reporter.say(f"going on after epoch {self.epoch}{f', step {self.step}' if self.step else ''}")
+        if not self.ranks.is_first:
+            self.sums = dict(SUMS)  # the stored ones are those of all ranks
+        return True
+
+    def result(self) -> dict[str, Any]:
+        """What is written to `result.json`. The error is that of the last test, never the best of several."""
+        config, seconds = self.config, self.totals["seconds"]
+        return {
+            "name": config.name,
+            "seed": config.seed,
+            "head": config.model.head,
+            "epochs": self.epoch,
+            "error": self.tests[0]["error"] if self.tests else None,
+            "tests": list(self.tests),
+            "warmup": self.warmed,
+            "seconds": round(seconds, 3),
+            "images_per_second": round(self.totals["images"] / seconds, 1) if seconds > 0 else None,
+            "parameters": {k: sum(p.numel() for p in m.parameters()) for k, m in self.model.parts.items()},
+        }
+
+
+def make_batches(config: Config, labels: Tensor, split: LabelSplit, ranks: Ranks, uses_base: bool) -> GraphBatches:
+    """The batches that [train] and [base] ask for; this process's share of them."""
+    return GraphBatches(
+        labels,
+        split,
+        batch=config.train.batch,
+        base=config.base.size if uses_base else 0,
+        base_set=base_set_from_name(config.base.strategy, config.base.selection),
+        seed=config.seed,
+        num_replicas=ranks.world,
+        rank=ranks.rank,
+        labelled=config.train.labelled or None,
+        steps=config.train.steps or None,
+        split_base=GRAPHS[config.train.graph].splits_base,
+    )
+
+
+def check_same_start(config: Config, run: Run, source: Run) -> None:
+    """A warm-up may be shared by runs that differ in their head, not by runs that hide other labels."""
+    other = source.config
+    for what, mine, theirs in (
+        ("data", (config.data.name, config.data.pad), (other.data.name, other.data.pad)),
+        (
+            "encoder",
+            (config.model.encoder, dict(config.model.encoder_options)),
+            (other.model.encoder, dict(other.model.encoder_options)),
+        ),
+    ):
+        if mine != theirs:
+            raise RunError(f"warmup.from: {source.directory} has other {what}: {theirs}, here {mine}")
+    if not torch.equal(run.split.labelled, source.split.labelled):
+        raise RunError(
+            f"warmup.from: {source.directory} was made with other labels; use the same data.labels and seed in both"
+        )

@@ -1,0 +1,156 @@
+"""Encoder and head from a config, and the features of many images."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from gll.data.datasets import TrainTest, load, normalize
+from gll.data.random import derived_seed
+from gll.nn.encoders import create_encoder
+from gll.nn.heads import AbstractHead, Switch, create_head
+from gll.train.config import Config, TestConfig
+from gll.train.runs import Run, RunError
+from gll.train.toml import ConfigError
+
+CHECKPOINT = "train"
+GRAPH_HEADS = ("gll", "wnll")  # that take test.k and test.tau
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Model:
+    """What is trained.
+
+    Args:
+        encoder: images to features.
+        head: features to classes.
+    """
+
+    encoder: nn.Module
+    head: AbstractHead
+
+    @property
+    def parts(self) -> dict[str, nn.Module]:
+        return {"encoder": self.encoder, "head": self.head}
+
+    def parameters(self) -> list[nn.Parameter]:
+        """All that may be trained: those of the head alone where it does not train the encoder."""
+        parts: Iterable[nn.Module] = self.parts.values() if self.head.trains_encoder else (self.head,)
+        return [p for part in parts for p in part.parameters()]
+
+    def train(self) -> None:
+        """Training mode: dropout, statistics of the batch. An encoder that the head does not train keeps its own."""
+        self.encoder.train(self.head.trains_encoder)
+        self.head.train()
+
+    def eval(self) -> None:
+        self.encoder.eval()
+        self.head.eval()
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Parameters and buffers, named for a checkpoint."""
+        return {f"{part}.{name}": t for part, m in self.parts.items() for name, t in m.state_dict().items()}
+
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        """Put back what `tensors` gave."""
+        for part, module in self.parts.items():
+            prefix = f"{part}."
+            module.load_state_dict({n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)})
+
+
+def load_data(config: Config, device: torch.device | str = "cpu") -> TrainTest:
+    """The data a config names, padded, on the device."""
+    data = load(config.data.name, Path(config.data.root) if config.data.root else None)
+    return (data.padded(config.data.pad) if config.data.pad else data).to(device)
+
+
+def build(config: Config, data: TrainTest) -> Model:
+    """Encoder and head with their initial weights, which depend on the seed alone, on the device of the data."""
+    m, device = config.model, data.train.device
+    with torch.random.fork_rng([]):
+        torch.manual_seed(derived_seed(config.seed, "weights"))
+        encoder = create_encoder(m.encoder, in_channels=data.channels, **m.encoder_options)
+        head = make_head(m.head, encoder, data, config.test, m.head_options)
+        if m.switch_at > 0:
+            head = Switch(make_head(m.first, encoder, data, config.test), head, m.switch_at)
+    encoder.to(device)
+    if config.train.channels_last and data.is_image:
+        encoder.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return Model(encoder, head.to(device))
+
+
+def make_head(
+    name: str, encoder: nn.Module, data: TrainTest, test: TestConfig, options: Mapping[str, Any] | None = None
+) -> AbstractHead:
+    """A head that fits the encoder; graph heads take k and τ of their test from the config."""
+    graph = {"test_k": test.k, "test_tau": test.tau} if name in GRAPH_HEADS else {}
+    return create_head(name, int(encoder.feature_dim), data.num_classes, **{**graph, **(options or {})})  # type: ignore[arg-type]
+
+
+def free_heads(config: Config, encoder: nn.Module, data: TrainTest) -> dict[str, AbstractHead]:
+    """The heads of test.also: those that need no training and so can judge any encoder."""
+    heads = {name: make_head(name, encoder, data, config.test) for name in config.test.also}
+    for name, head in heads.items():
+        if any(True for _ in head.parameters()):
+            raise ConfigError(f"test.also takes heads without parameters, such as gll and knn, got {name!r}")
+    return heads
+
+
+@torch.no_grad()
+def encode(encoder: nn.Module, images: Tensor, data: TrainTest, config: Config) -> Float[Tensor, "n d"]:
+    """Features of images as they are, not augmented, in evaluation mode and in batches; float32, on their device.
+
+    Differentiable in: nothing.
+    """
+    was_training = encoder.training
+    encoder.eval()
+    device = next(encoder.parameters()).device
+    try:
+        parts = [
+            features(encoder, normalize(part.to(device), data), config).to(images.device)
+            for part in images.split(config.test.batch)
+        ]
+    finally:
+        encoder.train(was_training)
+    return torch.cat(parts)
+
+
+def features(encoder: nn.Module, x: Tensor, config: Config) -> Tensor:
+    """encoder(x) as [train] says: in bfloat16 and channels-last if asked for; float32 comes out."""
+    if config.train.channels_last and x.dim() == 4:
+        x = x.contiguous(memory_format=torch.channels_last)
+    with torch.autocast(x.device.type, dtype=torch.bfloat16, enabled=config.train.autocast):
+        z: Tensor = encoder(x)
+    return z.float()
+
+
+def restore(run: Run, device: torch.device | str = "cpu") -> tuple[Model, TrainTest]:
+    """The model of a run's last checkpoint, in evaluation mode, and its data."""
+    stored = run.load(CHECKPOINT)
+    if stored is None:
+        raise RunError(f"{run.directory} has no trained model yet; go on with `gll train --resume {run.directory}`")
+    data = load_data(run.config, device)
+    model = build(run.config, data)
+    model.load(stored[0])
+    model.eval()
+    return model, data
+
+
+def find_device(name: str) -> torch.device:
+    """The device of a config; "auto" is a GPU where there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise ConfigError(f'device must be "auto", "cpu", "cuda" or "cuda:N", got {name!r}') from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ConfigError(f"device {name!r} was asked for, but PyTorch finds no GPU; use device=cpu")
+    return device
