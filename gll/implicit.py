@@ -164,7 +164,8 @@ def solve(
         # Components are at hand on a CPU; a GPU would have to wait for them.
         known = equation.singular or device.type == "cpu" or "components" in graph.__dict__
         components = graph.components if known else None
-        problem = Problem.build(constant, graph.topology, free, dropped, classes, components, equation.singular)
+        order = newton.linear.numbering() if equation.linear else None
+        problem = Problem.build(constant, graph.topology, free, dropped, classes, components, equation.singular, order)
         with torch.no_grad():
             outcome = Outcome.find(problem, newton, None if initial is None else initial.detach().to(dtype))
         if outcome.result is not RESULT.SUCCESSFUL:

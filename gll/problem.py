@@ -17,7 +17,9 @@ from gll.equations import AbstractEquation
 from gll.graph import Topology
 from gll.labels import Labels
 from gll.operators import Operator
-from gll.sums import sum_into
+from gll.sums import order_by, sum_into
+
+FEW = 0.9  # share of free nodes from which on edges between labelled ones are not worth sorting out
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,12 +47,13 @@ class Problem:
 
     Args:
         inputs: θ, detached and in the precision of the computation.
-        topology: all edges that touch a free node and no left-out node.
+        topology: the edges that touch a free node and no left-out node; or all, where few others are.
         active: (E',) which edges of the graph those are, or None for all.
-        free: (m,) the free nodes.
+        free: (m,) the free nodes, in any order.
         classes: number of columns C.
         components: (m,) components, where constants are to be projected out.
         groups: (m,) components, where there are several and they are known.
+        numbered: whether the free nodes come in another order than in the graph.
     """
 
     inputs: Inputs
@@ -60,6 +63,7 @@ class Problem:
     classes: int
     components: Tensor | None
     groups: Tensor | None = None
+    numbered: bool = False
 
     @classmethod
     def build(
@@ -71,10 +75,16 @@ class Problem:
         classes: int,
         components: Tensor | None,
         singular: bool,
+        order: Tensor | None = None,
     ) -> Problem:
-        """Sort out nodes and edges: `free_mask` marks the unknowns, `dropped` the nodes to ignore."""
-        free = torch.nonzero(free_mask).squeeze(1)
-        if dropped is None and len(free) == topology.num_nodes:
+        """Sort out nodes and edges: `free_mask` marks the unknowns, `dropped` the nodes to ignore.
+
+        `order` is a numbering of the nodes that the solver likes: the unknowns then come in that order.
+        """
+        free, numbered = torch.nonzero(free_mask).squeeze(1), False
+        if order is not None and len(order) == topology.num_nodes:
+            free, numbered = order[free_mask[order]], True
+        if dropped is None and len(free) >= FEW * topology.num_nodes:
             active = None
         else:
             touches = free_mask[topology.i] | free_mask[topology.j]
@@ -86,7 +96,8 @@ class Problem:
         if components is not None and len(free) and (singular or int(components.max()) > 0):
             part = torch.unique(components[free], return_inverse=True)[1]
         several = part is not None and int(part.max()) > 0
-        return cls(inputs, topology, active, free, classes, part if singular else None, part if several else None)
+        own, groups = part if singular else None, part if several else None
+        return cls(inputs, topology, active, free, classes, own, groups, numbered)
 
     def with_equation(self, equation: AbstractEquation) -> Problem:
         """The same nodes, edges and labels under another equation."""
@@ -153,14 +164,14 @@ class Problem:
         excess = u.new_zeros(n) if excess is None else excess
         excess = excess if pull is None else excess + pull.view(-1, *([1] * (excess.dim() - 1)))
         excess = excess.index_select(0, self.free)
-        if len(self.free) == n:
+        if len(self.free) == n and not self.numbered:
             return Operator(t, weight, excess, self.components, self.groups)
         local = torch.full((n,), -1, device=self.free.device)
         local[self.free] = torch.arange(len(self.free), device=self.free.device)
         a, b = local[t.i], local[t.j]
         inside = torch.nonzero((a >= 0) & (b >= 0)).squeeze(1)
         # Edges to the boundary add to the excess of their free end (the larger of the two, as the other is -1).
-        across = torch.nonzero((a < 0) | (b < 0)).squeeze(1)
+        across = torch.nonzero((a < 0) ^ (b < 0)).squeeze(1)
         outflow = sum_into(len(self.free), torch.maximum(a[across], b[across]), weight[across])
         if excess.dim() == 3:
             excess = excess + torch.diag_embed(outflow[:, None].expand(-1, self.classes))
@@ -170,6 +181,10 @@ class Problem:
             )
         else:
             excess = excess + outflow
-        # The free nodes keep their order, so edges stay sorted with i < j.
-        inner = Topology(len(self.free), a[inside], b[inside])
-        return Operator(inner, weight[inside], excess, self.components, self.groups, self.free)
+        a, b, weight = a[inside], b[inside], weight[inside]
+        if self.numbered:  # otherwise the free nodes have kept their order, and the edges are sorted with i < j
+            a, b = torch.minimum(a, b), torch.maximum(a, b)
+            second = order_by(b, len(self.free))
+            place = second[order_by(a[second], len(self.free))]
+            a, b, weight = a[place], b[place], weight[place]
+        return Operator(Topology(len(self.free), a, b), weight, excess, self.components, self.groups, self.free)

@@ -140,3 +140,42 @@ def test_refuses_a_matrix_for_each_column() -> None:
 def test_says_what_it_holds() -> None:
     assert repr(Multilevel()) == "Multilevel(coarsest=1000)"
     assert repr(Multilevel.of(clusters(10, 5, 0.1), coarsest=5)).endswith("levels over 50 nodes, coarsest=5)")
+
+
+def test_numbering_lays_every_group_of_every_level_side_by_side() -> None:
+    graph = clusters(40, 6, 1e-3)
+    shuffle = torch.randperm(graph.num_nodes, generator=torch.Generator().manual_seed(3))
+    topology, edge = gll.Topology.from_pairs(graph.num_nodes, shuffle[graph.topology.i], shuffle[graph.topology.j])
+    mixed = gll.Graph(topology, torch.zeros_like(graph.weight).index_put((edge,), graph.weight))
+    groups = Multilevel.of(mixed, coarsest=1)
+    order = groups.numbering()
+    assert order is not None
+    assert order.sort().values.equal(torch.arange(graph.num_nodes))
+    member = order
+    for group in groups.groups or ():
+        member = group[member]
+        assert int((member[1:] != member[:-1]).sum()) == int(group.max())  # a new group begins once for each
+    assert Multilevel().numbering() is None
+    assert ConjugateGradient().numbering() is None
+
+
+@pytest.mark.parametrize("equation", [gll.Laplace(), gll.Laplace(tau=0.1), gll.SoftLaplace(lam=2.0), gll.Poisson()])
+@pytest.mark.parametrize("labelled", [3, 20])
+def test_numbering_of_the_unknowns_changes_neither_values_nor_gradients(
+    equation: gll.AbstractEquation, labelled: int
+) -> None:
+    graph = random_graph(60, seed=4)
+    weight = graph.weight.clone().requires_grad_()
+    classes = torch.full((60,), -1)
+    classes[torch.randperm(60, generator=torch.Generator().manual_seed(5))[:labelled]] = torch.arange(labelled) % 3
+    labels = gll.Labels.from_classes(classes, num_classes=3, dtype=F64)
+    found = []
+    groups = Multilevel.of(graph, coarsest=2)
+    for solver in (Auto(), Auto(multilevel=groups), ConjugateGradient(preconditioner=groups)):
+        assert solver.numbering() is None or not solver.numbering().equal(torch.arange(60))  # type: ignore[union-attr]
+        value = gll.solve(equation, graph.with_weight(weight), labels, solver=solver).value
+        (slope,) = torch.autograd.grad((value * torch.arange(3)).square().sum(), weight)
+        found.append((value.detach(), slope))
+    for value, slope in found[1:]:
+        torch.testing.assert_close(value, found[0][0], rtol=1e-8, atol=1e-10)
+        torch.testing.assert_close(slope, found[0][1], rtol=1e-7, atol=1e-9)

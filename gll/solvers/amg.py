@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from gll.operators import Operator
-from gll.solvers.cg import AbstractPreconditioner
+from gll.solvers.precondition import AbstractPreconditioner
 
 
 @final

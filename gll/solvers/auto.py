@@ -93,6 +93,9 @@ class Auto(AbstractLinearSolver):
     def report(self, state: Any) -> str:
         return str(state.why)
 
+    def numbering(self) -> Tensor | None:
+        return self.multilevel.numbering()
+
     def sharpen(self, state: Any) -> bool:
         return bool(state.solver.sharpen(state.state))
 

@@ -89,6 +89,10 @@ class AbstractLinearSolver(ABC):
         """Which method did run."""
         return repr(self)
 
+    def numbering(self) -> Tensor | None:
+        """The nodes of the graph in an order that has neighbours close together, where one is known."""
+        return None
+
     def is_direct(self, state: Any) -> bool:
         """Whether `compute` is a factorisation, whose corrections shrink by a fixed factor where it is sound."""
         return False

@@ -11,7 +11,6 @@ Read next: `implicit.py`.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, final
@@ -23,19 +22,12 @@ from torch import Tensor
 from gll.operators import Operator
 from gll.solution import RESULT
 from gll.solvers.base import AbstractLinearSolver, Goal
+from gll.solvers.precondition import AbstractPreconditioner
 from gll.solvers.scaled import Scaled
 from gll.sums import column_max
 
 DIGITS = 1e-4  # what an iteration in float32 is asked for: well above its rounding
 PATIENCE = 200  # steps in which it has to get there
-
-
-class AbstractPreconditioner(ABC):
-    """Makes an approximate inverse of the scaled operator."""
-
-    @abstractmethod
-    def prepare(self, operator: Operator) -> Callable[[Tensor], Tensor]:
-        """A function that maps a scaled residual (m, C) to an approximate scaled correction."""
 
 
 @dataclass(eq=False)
@@ -64,6 +56,9 @@ class ConjugateGradient(AbstractLinearSolver):
     preconditioner: AbstractPreconditioner | None = None
     check_every: int = 5
     single: bool = False
+
+    def numbering(self) -> Tensor | None:
+        return None if self.preconditioner is None else self.preconditioner.numbering()
 
     def init(self, operator: Operator) -> _Prepared:
         ready = None if self.preconditioner is None else self.preconditioner.prepare(operator)
