@@ -106,6 +106,9 @@ class CropFlip(AbstractAugmentation):
     padding: int | None = None
     flip: bool = True
 
+    def __post_init__(self) -> None:
+        _check(self, padding=(0, math.inf))
+
     @property
     def num_draws(self) -> int:
         return 3
@@ -125,6 +128,9 @@ class Cutout(AbstractAugmentation):
 
     largest: float = 0.5
     fill: int = 127
+
+    def __post_init__(self) -> None:
+        _check(self, largest=(0, 1), fill=(0, 255))
 
     @property
     def num_draws(self) -> int:
@@ -150,6 +156,11 @@ class RandomOperations(AbstractAugmentation):
 
     pool: tuple[AbstractOperation, ...] = COLOUR_POOL
     count: int = 2
+
+    def __post_init__(self) -> None:
+        _check(self, count=(0, math.inf))
+        if not self.pool:
+            raise ValueError("a pool of operations must not be empty")
 
     @property
     def num_draws(self) -> int:
@@ -179,6 +190,9 @@ class ResizedCrop(AbstractAugmentation):
     flip: bool = True
     tries: int = 10
 
+    def __post_init__(self) -> None:
+        _check(self, smallest=(0, self.largest), largest=(self.smallest, 1), ratio=(1, math.inf), tries=(1, math.inf))
+
     @property
     def num_draws(self) -> int:
         return 3 + 2 * self.tries
@@ -195,8 +209,7 @@ class ResizedCrop(AbstractAugmentation):
         left, top = (draws[:, 1] * (width - wide + 1)).floor(), (draws[:, 2] * (height - high + 1)).floor()
         flip = (draws[:, 0] < 0.5) & self.flip
         left, top, wide, high, chosen = to_device(torch.stack([left, top, wide, high, flip]), images.device)
-        images = geometry.resized_crop(images, left, top, wide, high)
-        return geometry.horizontal_flip(images, chosen) if self.flip else images
+        return geometry.resized_crop(images, left, top, wide, high, flip=chosen)
 
 
 @final
@@ -215,6 +228,10 @@ class ColourJitter(AbstractAugmentation):
     color: float = 0.4
     hue: float = 0.1
     probability: float = 0.8
+
+    def __post_init__(self) -> None:
+        strength = (0, math.inf)
+        _check(self, brightness=strength, contrast=strength, color=strength, hue=(0, 0.5), probability=(0, 1))
 
     @property
     def pool(self) -> tuple[AbstractOperation, ...]:
@@ -247,12 +264,24 @@ class RandomGrey(AbstractAugmentation):
 
     probability: float = 0.2
 
+    def __post_init__(self) -> None:
+        _check(self, probability=(0, 1))
+
     @property
     def num_draws(self) -> int:
         return 1
 
     def apply(self, images: Images, draws: Tensor) -> Images:
         return operations.grayscale(images, to_device(draws[:, 0] < self.probability, images.device))
+
+
+def _check(augmentation: AbstractAugmentation, **ranges: tuple[float, float]) -> None:
+    for name, (low, high) in ranges.items():
+        value = getattr(augmentation, name)
+        if value is not None and not low <= value <= high:
+            kind = type(augmentation).__name__
+            wanted = f"lie in {low:g} .. {high:g}" if high < math.inf else f"be at least {low:g}"
+            raise ValueError(f"{kind}: {name} must {wanted}, got {value}")
 
 
 def _strong(

@@ -29,17 +29,19 @@ def affine(images: Images, matrix: Tensor) -> Images:
     n, _, height, width = images.shape
     if matrix.shape != (n, 6):
         raise ValueError(f"expected a matrix (a, b, c, d, e, f) for each of the {n} images, got {tuple(matrix.shape)}")
-    if matrix.device.type == "cpu" and not bool((matrix.abs() < 2**15).all()):
-        raise ValueError("the numbers of an affine map must be finite and below 32,768 pixels")
     a, b, c, d, e, f = matrix.double().unbind(1)
     number = torch.stack([a, b, c + a * 0.5 + b * 0.5, d, e, f + d * 0.5 + e * 0.5], 1)
-    fixed = to_device((number * 65536 + 0.5).floor().long(), images.device)  # 16 bits behind the point
-    a, b, c, d, e, f = fixed[:, :, None, None].unbind(1)
-    y, x = torch.arange(height, device=images.device)[:, None], torch.arange(width, device=images.device)
-    column, row = (a * x + b * y + c) >> 16, (d * x + e * y + f) >> 16
-    inside = (column >= 0) & (column < width) & (row >= 0) & (row < height)
-    index = torch.where(inside, row * width + column, 0)
-    return _take(images, index) * inside[:, None]
+    if number.device.type == "cpu":
+        reach = number.abs() @ torch.tensor([width, height, 1, width, height, 1], dtype=torch.float64)
+        if not bool((reach < 2**15 - 2).all()):
+            raise ValueError("an affine map must be finite and reach no further than 32,765 pixels")
+    fixed = to_device((number * 65536 + 0.5).floor().int(), images.device)  # 16 bits behind the point
+    a, b, c, d, e, f = fixed[:, :, None].unbind(1)  # each (n, 1)
+    x, y = (torch.arange(size, dtype=torch.int32, device=images.device) for size in (width, height))
+    # Counted in an image with a black border one pixel wide, where all that comes from outside lies.
+    column = ((a * x + (c + 65536))[:, None] + (b * y)[:, :, None]).bitwise_right_shift_(16).clamp_(0, width + 1)
+    row = ((d * x + (f + 65536))[:, None] + (e * y)[:, :, None]).bitwise_right_shift_(16).clamp_(0, height + 1)
+    return _take(torch.nn.functional.pad(images, (1, 1, 1, 1)), row.mul_(width + 2).add_(column).long())
 
 
 def rotation(degrees: Tensor, height: int, width: int) -> Tensor:
@@ -142,47 +144,58 @@ def cutout(
 
 
 def resized_crop(
-    images: Images, left: Tensor | float, top: Tensor | float, width: Tensor | float, height: Tensor | float
+    images: Images,
+    left: Tensor | float,
+    top: Tensor | float,
+    width: Tensor | float,
+    height: Tensor | float,
+    *,
+    flip: Tensor | float = 0.0,
 ) -> Images:
     """Cut a box from every image and stretch it to the old size, bilinearly.
 
     As `PIL.Image.crop(box).resize(size, BILINEAR)`, bit by bit. The box, of whole pixels, lies inside the image.
+    Where `flip` is not zero the result is mirrored left and right; it costs nothing more.
     """
-    size_y, size_x = images.shape[2:]
+    n, c, size_y, size_x = images.shape
     for name, start, length, size in (("left", left, width, size_x), ("top", top, height, size_y)):
         check_range(name, start, 0, size - 1)
         check_range("width" if name == "left" else "height", length, 1, size)
         check_range(f"the end of a box, from {name} on,", start + length, 1, size)
-    left, top, width, height = (per_image(x, images).long().view(-1, 1) for x in (left, top, width, height))
-    wide = _stretched(images, left, width)
-    return _stretched(wide.transpose(2, 3), top, height).transpose(2, 3).contiguous()
+    left, top, width, height, flip = (per_image(x, images).long().view(n, 1) for x in (left, top, width, height, flip))
+    # First along x, then along y, each rounded to bytes, as Pillow does.
+    one, two, near, far = _taps(left, width, size_x, flip)
+    one, two = (images.gather(3, x[:, None, None].expand_as(images)) for x in (one, two))
+    images = _weighted(one, two, near[:, None, None], far[:, None, None])
+    one, two, near, far = _taps(top, height, size_y, torch.zeros_like(flip))
+    plane = size_y * torch.arange(n * c, device=images.device).view(n, c, 1)
+    rows = images.view(n * c * size_y, size_x)
+    one, two = (rows.index_select(0, (plane + y[:, None]).flatten()).view_as(images) for y in (one, two))
+    return _weighted(one, two, near[:, None, :, None], far[:, None, :, None])
 
 
-def _stretched(images: Tensor, start: Tensor, length: Tensor) -> Tensor:
-    """Columns `start` to `start + length` of every image, stretched to all columns.
-
-    Two taps a pixel, with weights of 22 bits behind the point, rounded to bytes: Pillow's horizontal pass.
-    """
-    size = images.shape[3]
-    middle = (torch.arange(size, device=images.device) + 0.5) * divide(
-        length.double(), float(size)
-    )  # (n, w), in the box
+def _taps(start: Tensor, length: Tensor, size: int, flip: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """(n, size) each: the two pixels between which a new pixel lies, and their weights, of 22 bits behind the point."""
+    place = torch.arange(size, device=start.device).expand(len(start), size)
+    place = torch.where(flip != 0, size - 1 - place, place)
+    middle = (place + 0.5) * divide(length.double(), float(size))  # in the box
     first = (middle - 0.5).clamp(min=0).floor()
-    two = (middle >= 0.5) & (first + 1 < length)  # otherwise the second tap lies outside the box
+    both = (middle >= 0.5) & (first + 1 < length)  # otherwise the second lies outside the box
     near = 1 - (first - middle + 0.5).abs()
-    far = torch.where(two, 1 - (first + 1 - middle + 0.5).abs(), 0)
-    near, far = ((x / (near + far) * 2**22 + 0.5).int()[:, None, None] for x in (near, far))
-    column = (start + first.long()).clamp(0, size - 1)  # numbers that were not checked must not leave the image
+    far = torch.where(both, 1 - (first + 1 - middle + 0.5).abs(), 0)
+    near, far = ((x / (near + far) * 2**22 + 0.5).int() for x in (near, far))
+    one = (start + first.long()).clamp(0, size - 1)  # numbers that were not checked must not leave the image
+    return one, (one + both).clamp(max=size - 1), near, far
 
-    def tap(column: Tensor) -> Tensor:
-        return images.gather(3, column[:, None, None].expand_as(images)).int()
 
-    return ((tap(column) * near + tap((column + two).clamp(max=size - 1)) * far + 2**21) >> 22).to(torch.uint8)
+def _weighted(one: Tensor, two: Tensor, near: Tensor, far: Tensor) -> Tensor:
+    return (one * near).add_(two * far).add_(2**21).bitwise_right_shift_(22).to(torch.uint8)
 
 
 def _take(images: Tensor, index: Tensor) -> Tensor:
-    """Pixels by their numbers: (n, c, h, w) and (n, h, w) to (n, c, h, w)."""
-    n, c, height, width = images.shape
+    """Pixels by their numbers: images of any size and (n, h, w) to (n, c, h, w)."""
+    n, c = images.shape[:2]
+    height, width = index.shape[1:]
     flat = index.view(n, 1, height * width).expand(n, c, height * width)
     return images.flatten(2).gather(2, flat).view(n, c, height, width)
 

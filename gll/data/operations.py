@@ -93,7 +93,7 @@ def equalize(images: Images) -> Images:
     below = count.cumsum(2) - count
     table = (step // 2 + below) // step.clamp(min=1)
     table = torch.where(step > 0, table, torch.arange(256, device=images.device)).clamp(max=255).to(torch.uint8)
-    return table.flatten()[place].view(n, c, h, w)
+    return table.flatten().index_select(0, place.flatten()).view(n, c, h, w)
 
 
 def grayscale(images: Images, chosen: Tensor | None = None) -> Images:
@@ -114,7 +114,7 @@ def hue(images: Images, shift: Tensor | float) -> Images:
         return images.clone()
     steps = (per_image(shift, images, torch.float64) * 255).long()
     h, s, v = _hsv(images)
-    return torch.where(steps == 0, images, _rgb((h + steps) % 256, s, v))
+    return torch.where(steps == 0, images, _rgb((h + steps.int()) & 255, s, v))
 
 
 def luminance(images: Images) -> Tensor:
@@ -179,33 +179,31 @@ def _channels(images: Tensor) -> int:
 
 
 def _hsv(images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Hue, saturation and value as Pillow finds them: single precision divisions, double precision sums, truncated."""
+    """(n, 1, h, w) int32 hue, saturation and value as Pillow finds them: divided in single precision, truncated."""
     r, g, b = images.float().split(1, 1)
-    high, low = images.float().aminmax(dim=1, keepdim=True)[::-1]
-    spread = (high - low).clamp(min=1)
+    high, low = torch.maximum(torch.maximum(r, g), b), torch.minimum(torch.minimum(r, g), b)
+    spread = high - low
     red, green, blue = ((high - x) / spread for x in (r, g, b))
     of_green, of_blue = (2.0 + red.double() - blue).float(), (4.0 + green.double() - red).float()
     sector = torch.where(r == high, blue - green, torch.where(g == high, of_green, of_blue))
-    turn = (divide(sector.double(), 6.0) + 1).fmod(1).float()
-    saturation = (high - low) / high.clamp(min=1)
-    grey = high == low
-    h = torch.where(grey, 0, (turn.double() * 255).long().clamp(0, 255))
-    s = torch.where(grey, 0, (saturation.double() * 255).long().clamp(0, 255))
-    return h, s, high
+    turn = (divide(sector.double(), 6.0) + 1).fmod_(1).float()
+    colourful = spread > 0
+    h = torch.where(colourful, turn, 0).double().mul_(255).int()
+    s = torch.where(colourful, spread / high, 0).double().mul_(255).int()
+    return h, s, high.int()
 
 
 def _rgb(h: Tensor, s: Tensor, v: Tensor) -> Tensor:
-    """Back from hue, saturation and value: six sectors of the colour circle."""
-    turn = divide(h.double() * 6, 255.0)
-    sector = turn.floor()
-    rest = (turn - sector).float().double()
-    strength = divide(s.float(), 255.0).double()
-    # Half a unit is rounded up, as C does; `torch.round` would round it to the even neighbour.
-    p = (v * (1 - strength) + 0.5).floor()
-    q = (v * (1 - strength * rest) + 0.5).floor()
-    t = (v * (1 - strength * (1 - rest)) + 0.5).floor()
-    v = v.double()
-    table = torch.stack([torch.cat(x, 1) for x in ((v, t, p), (q, v, p), (p, v, t), (p, q, v), (t, p, v), (v, p, q))])
-    index = (sector.long() % 6).expand(-1, 3, -1, -1)
-    colour = table.gather(0, index[None])[0]
-    return torch.where(s == 0, v, colour).clamp(0, 255).to(torch.uint8)
+    """Back from hue, saturation and value: six sectors of the colour circle.
+
+    With f = rest/85, in [0, 1), the place within the sector, the four values that occur are v, v (1 - s/255),
+    v (1 - f s/255) and v (1 - (1 - f) s/255), rounded. In integers they are exact, and never half way between two.
+    """
+    sector, rest = (2 * h) // 85, (2 * h) % 85
+    whole = 85 * 255
+    high, part = (2 * whole) * v + whole, 2 * v * s
+    p, q, t = ((high - part * x) // (2 * whole) for x in (85, rest, 85 - rest))
+    values = torch.cat([v, p, q, t], 1).to(torch.uint8)
+    order = [[0, 3, 1], [2, 0, 1], [1, 0, 3], [1, 2, 0], [3, 1, 0], [0, 1, 2], [0, 3, 1]]  # which of v p q t is R, G, B
+    channel = to_device(torch.tensor(order), h.device)[sector[:, 0].long()]
+    return values.gather(1, channel.permute(0, 3, 1, 2))

@@ -121,6 +121,8 @@ def in_turn(images: Tensor, pool: tuple[AbstractOperation, ...], chosen: Tensor,
         chosen: (n, steps) numbers of operations, on the CPU.
         magnitude: (n, steps) their magnitudes, on the CPU.
     """
+    if chosen.shape[1] == 0:
+        return images
     order = chosen.argsort(dim=0, stable=True)
     back = order.argsort(0)
     # Row t: for every place at step t, where its image lies after step t - 1. The last row puts all back.
@@ -128,7 +130,7 @@ def in_turn(images: Tensor, pool: tuple[AbstractOperation, ...], chosen: Tensor,
     magnitude = magnitude.gather(0, order).T.contiguous()
     sources, magnitudes = to_device(source, images.device), to_device(magnitude, images.device)
     for step, numbers in enumerate(chosen.T):
-        images = images[sources[step]]
+        images = images.index_select(0, sources[step])
         ends = torch.bincount(numbers, minlength=len(pool)).cumsum(0).tolist()
         slices = zip(pool, map(slice, [0, *ends], ends), strict=False)
         done = []
@@ -142,4 +144,4 @@ def in_turn(images: Tensor, pool: tuple[AbstractOperation, ...], chosen: Tensor,
             else:
                 done += [o.apply(images[part], magnitudes[step, part]) for o, part in members]
         images = torch.cat(done)
-    return images[sources[-1]]
+    return images.index_select(0, sources[-1])
