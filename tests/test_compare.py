@@ -104,6 +104,9 @@ def test_unfinished_runs_are_named_and_not_averaged(six: Path) -> None:
         (3, True, 3), (1, False, 2), (1, False, 0), (3, True, 3),
     ]  # fmt: skip
     assert found.lines[0].error.values == ERRORS["gll"]
+    with (six / "gll-4" / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps({"phase": "stopped", "epoch": 1, "reason": "the loss is NaN"}) + "\n")
+    assert "(epoch 0 of 3, stopped: the loss is NaN)" in compare([six]).notes[1]
     assert found.notes == (
         f"{six / 'gll-3'} is not finished (epoch 2 of 3): it is not part of a mean",
         f"{six / 'gll-4'} is not finished (epoch 0 of 3): it is not part of a mean",

@@ -171,7 +171,8 @@ def compare(paths: Iterable[Path]) -> Comparison:
         if not run.finished:
             asked = run.settings.get("train.epochs")
             of = f" of {asked}" if isinstance(asked, int) else ""
-            notes.append(f"{run.path} is not finished (epoch {run.epoch}{of}): it is not part of a mean")
+            why = f", stopped: {run.stopped}" if run.stopped else ""
+            notes.append(f"{run.path} is not finished (epoch {run.epoch}{of}{why}): it is not part of a mean")
             group = (*group, str(run.path))
         groups.setdefault(group, []).append(run)
     lines = []

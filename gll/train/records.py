@@ -52,6 +52,12 @@ class Record:
         return max((int(row["epoch"]) for row in self.rows if row["phase"] == "train"), default=0)
 
     @property
+    def stopped(self) -> str:
+        """Why training has stopped by itself; empty if it has not, or has gone on since."""
+        last = self.rows[-1] if self.rows else {}
+        return str(last.get("reason", "")) if last.get("phase") == "stopped" else ""
+
+    @property
     def tests(self) -> list[tuple[str, str]]:
         """What was tested, as (head, transductive or inductive)."""
         return list(dict.fromkeys(_tested(row) for row in self.rows if row["phase"] == "test"))

@@ -1,0 +1,207 @@
+"""What a trained model is to be applied to: image files, folders, .npz files, and data sets by name.
+
+Every argument of `gll embed` and `gll predict` is one of these; together they become one tensor that the run's encoder
+can take, or an error that says what differs from what the run was trained on. Read next: `apply.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import final
+
+import numpy as np
+import torch
+from jaxtyping import Int64, Num
+from torch import Tensor
+
+from gll.data.arrays import TRAIN, TRAIN_LABELS, load_npz
+from gll.data.arrays import _samples as read_samples
+from gll.data.datasets import TrainTest, load
+from gll.data.folder import SUFFIXES, list_images, read_images
+from gll.data.readers import DataError, open_npz
+from gll.data.sources import SOURCES
+from gll.train.runs import Run
+
+PARTS = ("train", "test")
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Images (or points) in the form the run was trained on.
+
+    Args:
+        x: bytes (n, c, h, w), or points (n, d).
+        ids: a name for each, no two alike.
+        truth: the class of each, -1 where it is not known.
+        labels: the classes that may be learned from: those of the run's own labelled samples; of other samples all
+            that are known. -1 elsewhere.
+        own: which of the run's training samples it is, -1 if none.
+
+    Differentiable in: nothing.
+    """
+
+    x: Num[Tensor, "n *sample"]
+    ids: tuple[str, ...]
+    truth: Int64[Tensor, " n"]
+    labels: Int64[Tensor, " n"]
+    own: Int64[Tensor, " n"]
+
+
+def read_inputs(names: Sequence[str], run: Run, data: TrainTest, *, convert: bool = False) -> Samples:
+    """Read the images that the arguments of a command name.
+
+    Args:
+        names: image files, folders of images, .npz files, or data sets such as "mnist" or "mnist:test".
+        run: whose model is to be applied.
+        data: what it was trained on, as the encoder saw it.
+        convert: crop and scale image files to the run's size, and make them grey or coloured as its images are.
+
+    Raises:
+        DataError: there is no such thing, or the run's model cannot take it.
+    """
+    if not names:
+        raise DataError("no images given")
+    found, files = list[Samples](), list[Path]()
+    for name in names:
+        source, part = _with_part(name)
+        path = Path(source).expanduser()
+        if source == run.config.data.name:
+            found.append(_from_data(data, part, source, run, data, own=True))
+        elif path.suffix.lower() in SUFFIXES and path.is_file():
+            files.append(path)
+        elif path.is_dir() and part is None:
+            inside = list_images(path)
+            if not inside:
+                raise DataError(f"{path} has no images ({', '.join(SUFFIXES)})")
+            files += inside
+        elif path.suffix.lower() == ".npz" and path.is_file():
+            found.append(_from_npz(path, part, run, data))
+        elif source.lower() in SOURCES:
+            other = load(source, Path(run.config.data.root) if run.config.data.root else None)
+            found.append(_from_data(_padded(other, run), part, source, run, data, own=False))
+        elif path.exists():
+            raise DataError(
+                f"{path} is neither a folder of images, nor an .npz file, nor an image ({', '.join(SUFFIXES)})"
+            )
+        else:
+            raise DataError(
+                f"there is no file, folder or data set {name!r}; known data sets are {', '.join(SOURCES)}, and :train "
+                "or :test after such a name takes a part of it"
+            )
+    if files:
+        found.append(_from_files(files, run, data, convert))
+    return _joined(found)
+
+
+def _with_part(name: str) -> tuple[str, str | None]:
+    source, _, part = name.rpartition(":")
+    return (source, part) if source and part in PARTS else (name, None)
+
+
+def _from_data(other: TrainTest, part: str | None, source: str, run: Run, data: TrainTest, *, own: bool) -> Samples:
+    """A data set, or the part "train" or "test" of it."""
+    parts = {"train": (other.train, other.train_labels), "test": (other.test, other.test_labels)}
+    known = {name: data.classes.index(name) for name in other.classes if name in data.classes}
+    # One place more, at the end, which -1 finds: not known.
+    number = torch.tensor([*(known.get(name, -1) for name in other.classes), -1])
+    made = []
+    for name, (x, y) in parts.items():
+        if part not in (None, name) or (len(x) == 0 and part is None):
+            continue
+        if len(x) == 0:
+            raise DataError(f"{source} has no {name} samples")
+        _check_form(x, f"{source}:{name}", data)
+        truth = number[y.cpu()]
+        rows = torch.arange(len(x))
+        mine = own and name == "train"
+        # Test labels are for testing: nobody who fits to these features should find them among the labels.
+        labels = run.split.hidden(truth) if mine else torch.full_like(truth, -1) if name == "test" else truth
+        ids = tuple(f"{source}:{name}:{i}" for i in range(len(x)))
+        made.append(Samples(x, ids, truth, labels, rows if mine else torch.full_like(rows, -1)))
+    return _joined(made)
+
+
+def _from_npz(path: Path, part: str | None, run: Run, data: TrainTest) -> Samples:
+    with open_npz(path) as file:
+        labelled = any(name in file.files for name in TRAIN_LABELS)
+        ids = np.asarray(file["ids"]) if "ids" in file.files else None
+        names = [name for name in TRAIN if name in file.files]
+        x = read_samples(path, "images", np.asarray(file[names[0]])) if len(names) == 1 and not labelled else None
+        held = ", ".join(file.files) or "nothing"
+    if labelled:
+        found = _from_data(_padded(load_npz(path), run), part, str(path), run, data, own=False)
+    elif x is None or part is not None:
+        raise DataError(f"{path} needs one array of images: it has {held}, expected one of {', '.join(TRAIN)}")
+    else:
+        x = _padded(_bare(x, data), run).train
+        _check_form(x, str(path), data)
+        none = torch.full((len(x),), -1)
+        found = Samples(x, tuple(f"{path}:{i}" for i in range(len(x))), none, none, none)
+    if ids is None or ids.shape != (len(found.ids),) or ids.dtype.kind not in "iuU":
+        return found
+    return replace(found, ids=tuple(map(str, ids.tolist())))
+
+
+def _from_files(files: list[Path], run: Run, data: TrainTest, convert: bool) -> Samples:
+    if not data.is_image:
+        raise DataError(
+            f"the run was trained on points of {data.channels} dimensions, not on images: give an .npz file"
+        )
+    channels, height, width = data.train.shape[1:]
+    if convert and height != width:
+        raise DataError(
+            f"the run was trained on images of {height} × {width} pixels; only squares can be made by --convert"
+        )
+    try:
+        x = read_images(files, size=height, channels=channels) if convert else read_images(files)
+    except DataError as error:
+        hint = f"; --convert brings them all to the run's {height} × {width}" if "different sizes" in str(error) else ""
+        raise DataError(f"{error}{hint}") from None
+    if x.shape[1] == 1 and channels == 3:
+        x = x.expand(-1, 3, -1, -1).contiguous()  # grey is a colour
+    if not convert:
+        x = _padded(_bare(x, data), run).train
+    _check_form(x, str(files[0]) if len(files) == 1 else f"{files[0].parent} ({len(files):,} images)", data, files=True)
+    truth = torch.tensor([data.classes.index(f.parent.name) if f.parent.name in data.classes else -1 for f in files])
+    return Samples(x, tuple(file.as_posix() for file in files), truth, truth, torch.full_like(truth, -1))
+
+
+def _bare(x: Tensor, data: TrainTest) -> TrainTest:
+    """Samples without classes as a data set, which knows how to pad itself."""
+    n, c = len(x), x.shape[1]
+    none = torch.full((n,), -1)
+    return TrainTest("images", x, none, x[:0], none[:0], data.classes, (0.0,) * c, (1.0,) * c)
+
+
+def _padded(other: TrainTest, run: Run) -> TrainTest:
+    """As the run pads its own images."""
+    size = run.config.data.pad
+    return other.padded(size) if size and other.is_image and max(other.train.shape[2:]) <= size else other
+
+
+def _check_form(x: Tensor, name: str, data: TrainTest, files: bool = False) -> None:
+    if x.shape[1:] == data.train.shape[1:] and x.dtype == data.train.dtype:
+        return
+    hint = "; --convert crops, scales and colours them so" if files else ""
+    raise DataError(f"{name} has {_form(x)}, but the run was trained on {_form(data.train)} ({data.name}){hint}")
+
+
+def _form(x: Tensor) -> str:
+    if x.dim() == 2:
+        return f"points of {x.shape[1]} dimensions"
+    colour = {1: "grey", 3: "coloured"}.get(int(x.shape[1]), f"{x.shape[1]}-channel")
+    return f"{colour} images of {x.shape[2]} × {x.shape[3]} pixels"
+
+
+def _joined(parts: list[Samples]) -> Samples:
+    ids = tuple(name for part in parts for name in part.ids)
+    if len(set(ids)) < len(ids):
+        once = set[str]()
+        twice = next(name for name in ids if name in once or once.add(name))  # type: ignore[func-returns-value]
+        raise DataError(f"{twice} is given more than once")
+    tensors = ("x", "truth", "labels", "own")
+    x, truth, labels, own = (torch.cat([getattr(part, name).cpu() for part in parts]) for name in tensors)
+    return Samples(x, ids, truth, labels, own)
