@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -21,17 +22,27 @@ TIGHT = {"rtol": 1e-9, "atol": 1e-12}
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """What each of two processes, started by torchrun, computed."""
+    """What each of two processes computed, started as torchrun starts them (which would take seconds longer)."""
     folder = tmp_path_factory.mktemp("ranks")
-    command = [*(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")]
-    done = subprocess.run(
-        [*command, str(ROOT / "tests/ranks.py"), str(folder)],
-        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    common = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, str(ROOT / "tests/ranks.py"), str(folder)],
+            env=os.environ | common | {"RANK": rank, "LOCAL_RANK": rank, "PYTHONPATH": str(ROOT)},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in ("0", "1")
+    ]
+    try:
+        errors = [process.communicate(timeout=300)[1] for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    assert [process.returncode for process in processes] == [0, 0], "\n".join(errors)
     return [torch.load(folder / f"rank{r}.pt", weights_only=True) for r in range(2)]
 
 
