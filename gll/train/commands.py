@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +92,7 @@ def show_result(result: dict[str, Any], run: Run, console: Console) -> None:
     console.print(Text(f"trained for {clock(result['seconds'])}{speed}; {run.directory}"))
 
 
-def _table(title: str, scores: Sequence[dict[str, Any]]) -> Table:
+def _table(title: str, scores: Sequence[Mapping[str, Any]]) -> Table:
     table = Table(title=title)
     for name in ("head", "test", "error", "loss"):
         table.add_column(name, justify="right" if name in ("error", "loss") else "left")

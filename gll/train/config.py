@@ -43,6 +43,8 @@ class DataConfig:
         labels: which training samples keep their class: "whole", "2%", "10 each".
         augment: name of the augmentation of training images.
         pad: pad images with zeros to this size; 0: leave them.
+        size, channels: for your own images: scale them to this size, and make them grey (1) or coloured (3); 0: as
+            they are.
     """
 
     name: str = "digits"
@@ -50,10 +52,14 @@ class DataConfig:
     labels: str = "whole"
     augment: str = "none"
     pad: int = 0
+    size: int = 0
+    channels: int = 0
 
     def __post_init__(self) -> None:
         _check(self.name != "", "data.name", self.name, "the name of a data set or a path")
         _check(self.pad >= 0, "data.pad", self.pad, "at least 0")
+        _check(self.size >= 0, "data.size", self.size, "at least 0")
+        _check(self.channels in (0, 1, 3), "data.channels", self.channels, "1, 3 or 0")
 
 
 @final

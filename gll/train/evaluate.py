@@ -1,7 +1,7 @@
 """The test: how many of the test samples are classified wrongly.
 
 The *transductive* test builds one graph of all training and test features and solves it once; the *inductive* one
-classifies every test sample on its own. Heads without a graph give the same answer in both, and have one line.
+classifies every test sample on its own. Heads without a graph know only the second.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor
 from gll.data.datasets import TrainTest
 from gll.data.sampling import Predictions
 from gll.data.splits import LabelSplit
-from gll.nn.heads import AbstractHead, MLPHead, ProbeHead, Switch
+from gll.nn.heads import AbstractHead, GLLHead, MLPHead, ProbeHead, Switch, WNLLHead
 from gll.train.config import Config
 from gll.train.model import Model, encode, free_heads
 
@@ -40,10 +40,21 @@ class Score:
     loss: float
 
 
+def at_work(head: AbstractHead) -> AbstractHead:
+    """The head itself, or the one that a switch is at."""
+    return head.active if isinstance(head, Switch) else head
+
+
 def uses_training_set(head: AbstractHead) -> bool:
     """Whether the head looks at training samples when it classifies."""
-    active = head.active if isinstance(head, Switch) else head
-    return not isinstance(active, MLPHead | ProbeHead)
+    return not isinstance(at_work(head), MLPHead | ProbeHead)
+
+
+def modes(head: AbstractHead, inductive_too: bool) -> tuple[bool, ...]:
+    """How the head is tested; True stands for inductive."""
+    if isinstance(at_work(head), GLLHead | WNLLHead):
+        return (False, True) if inductive_too else (False,)
+    return (True,)
 
 
 def evaluate(model: Model, data: TrainTest, split: LabelSplit, config: Config) -> list[Score]:
@@ -69,7 +80,7 @@ def evaluate(model: Model, data: TrainTest, split: LabelSplit, config: Config) -
     for name, head in heads.items():
         was_training = head.training
         head.eval()
-        for inductive in (False, True) if uses_training_set(head) and config.test.inductive else (False,):
+        for inductive in modes(head, config.test.inductive):
             shown = labels[: len(labelled)]
             logp = head.classify(z, labelled, shown, unlabelled_features=unlabelled, inductive=inductive)
             scores.append(_score(name, inductive, logp[known.to(where)], data.test_labels[known].to(where)))
@@ -79,7 +90,7 @@ def evaluate(model: Model, data: TrainTest, split: LabelSplit, config: Config) -
 
 def name_of(head: AbstractHead, config: Config) -> str:
     """The name of the head at work."""
-    return config.model.first if isinstance(head, Switch) and head.active is head.first else config.model.head
+    return config.model.first if isinstance(head, Switch) and at_work(head) is head.first else config.model.head
 
 
 def _score(name: str, inductive: bool, logp: Float[Tensor, "n c"], target: Tensor) -> Score:

@@ -67,8 +67,9 @@ class Model:
 
 def load_data(config: Config, device: torch.device | str = "cpu") -> TrainTest:
     """The data a config names, padded, on the device."""
-    data = load(config.data.name, Path(config.data.root) if config.data.root else None)
-    return (data.padded(config.data.pad) if config.data.pad else data).to(device)
+    c = config.data
+    data = load(c.name, Path(c.root) if c.root else None, size=c.size or None, channels=c.channels or None)
+    return (data.padded(c.pad) if c.pad else data).to(device)
 
 
 def build(config: Config, data: TrainTest) -> Model:
