@@ -262,7 +262,7 @@ def test_wnll_freezes_all_but_two_layers(classifier: str) -> None:
             loss = step(encoder, head, x, y)
             loss.backward()
             optimizer.step()
-            optimizer.zero_grad()
+            optimizer.zero_grad(set_to_none=False)  # a zero gradient would let momentum and weight decay act
         stages.append(moved(before, state(encoder) | {f"head.{name}": value for name, value in state(head).items()}))
     everything = set(before) - {"layers.0.bias"}
     last = {"head.last.weight", "head.last.bias"}
