@@ -36,13 +36,13 @@ def list_(data_root: Root = None) -> None:
 
     root = find_root(data_root)
     table = Table()
-    for name in ("name", "what", "files", "where"):
-        table.add_column(name)
+    for name in ("name", "files", "where", "what"):
+        table.add_column(name, no_wrap=name != "what", overflow="fold")
     for source in SOURCES.values():
         folder = source.folder(root)
         there, wanted = source.present(root)
         state = "none needed" if folder is None else "there" if there == wanted else f"{there} of {wanted} there"
-        table.add_row(source.name, source.about, state, "–" if folder is None else str(folder))
+        table.add_row(source.name, state, "–" if folder is None else str(folder), source.about)
     _console().print(table)
     _console().print("Your own: a folder with a subfolder for each class, or an .npz file; see gll data check PATH.")
 
@@ -89,23 +89,20 @@ def check(
         for line in data.summary():
             _console().print(Text(line))
         return
-    table, wrong = Table(), 0
-    for column in ("name", "file", "state"):
-        table.add_column(column)
-    with _console(stderr=True).status("reading files"):
-        for source in SOURCES.values() if name is None else [_source(name)]:
+    wrong = 0
+    for source in SOURCES.values() if name is None else [_source(name)]:
+        with _console(stderr=True).status(f"reading {source.name}"):
             states = source.states(root)
-            if not states:
-                table.add_row(source.name, "–", "needs no files")
-            elif name is None and not any(state.present for state in states):
-                table.add_row(source.name, str(source.folder(root)), Text("not there", "yellow"))
-            else:
-                for state in states:
-                    good = "whole" if state.checked else "readable; its checksum is not known"
-                    said = Text(state.problem, "red") if state.problem else Text(good, "green")
-                    table.add_row(source.name, str(state.path), said)
-                    wrong += bool(state.problem)
-    _console().print(table)
+        if not states:
+            _console().print(f"{source.name}: needs no files")
+        elif name is None and not any(state.present for state in states):
+            _console().print(Text.assemble(f"{source.name}: ", ("not there", "yellow"), f" ({source.folder(root)})"))
+        else:
+            for state in states:
+                good = "whole" if state.checked else "readable, its checksum is not known"
+                said = (state.problem, "red") if state.problem else (good, "green")
+                _console().print(Text.assemble(f"{source.name}: {state.path}: ", said))
+                wrong += bool(state.problem)
     if wrong:
         raise _stop(f"{wrong} files are missing or damaged; gll data path NAME says what to fetch")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from operator import index
+from numbers import Integral
 
 import torch
 
@@ -27,11 +27,11 @@ def derived_seed(seed: int, *keys: int | str) -> int:
 
     Differentiable in: nothing.
     """
-    for key in keys:
-        if isinstance(key, bool) or (not isinstance(key, str) and not hasattr(key, "__index__")):
+    for key in (seed, *keys):
+        if isinstance(key, bool) or not isinstance(key, int | str | Integral):
             raise TypeError(f"keys are whole numbers and texts, got {key!r} of type {type(key).__name__}")
     # JSON, since it tells 1 from "1", and ["a", "b"] from ["ab"].
-    text = json.dumps([index(seed), *(key if isinstance(key, str) else index(key) for key in keys)])
+    text = json.dumps([key if isinstance(key, str) else int(key) for key in (seed, *keys)])
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
 

@@ -141,7 +141,9 @@ class AbstractFiles(AbstractSource):
 
 
 def _find(folder: Path, file: DataFile) -> Path | None:
-    return next((path for path in (folder / file.name, folder / f"{file.name}.gz") if path.is_file()), None)
+    """The file, plain or gzip'd; EMNIST's archive unpacks into a folder `gzip`."""
+    places = (folder / file.name, folder / f"{file.name}.gz", folder / "gzip" / f"{file.name}.gz")
+    return next((path for path in places if path.is_file()), None)
 
 
 @final
@@ -233,7 +235,7 @@ class DigitsSource(AbstractSource):
     """1,797 digits of 8 × 8 pixels that come with scikit-learn; every fifth of each class is for testing."""
 
     name: str = "digits"
-    about: str = "handwritten digits, comes with scikit-learn"
+    about: str = "handwritten digits of 8 × 8 pixels, part of scikit-learn"
 
     def load(self, root: Path, check: bool = True) -> TrainTest:
         from sklearn.datasets import load_digits
@@ -254,7 +256,7 @@ class MoonsSource(AbstractSource):
     """Two moons of 500 points with noise 0.1, those of the paper's study, and 500 others for testing."""
 
     name: str = "moons"
-    about: str = "points of two half circles, made by scikit-learn"
+    about: str = "points on two half circles, made by scikit-learn"
 
     def load(self, root: Path, check: bool = True) -> TrainTest:
         from sklearn.datasets import make_moons
@@ -292,7 +294,7 @@ SOURCES: dict[str, AbstractSource] = {
         IdxSource(
             "emnist", "EMNIST-Balanced: digits and letters", "EMNIST/raw",
             "fetch https://biometrics.nist.gov/cs_links/EMNIST/gzip.zip (md5 58c8d27c78d21e728a6bc7b3cc06412e) and "
-            "take the four .gz files of 'balanced' out of it (unpacking those is not needed)",
+            "unzip it (the .gz files in it may stay as they are)",
             CHARACTERS, counts=(112_800, 18_800), prefix=EMNIST_NAMES, transposed=True,
         ),
         IdxSource(
