@@ -482,6 +482,19 @@ def test_classify_refuses(change: dict[str, Tensor], message: str, as_user: None
         make("gll").classify(**arguments)
 
 
+def test_no_labelled_samples() -> None:
+    (x, _), (_, y) = samples(5), samples(8)
+    for name in HEADS:
+        head = make(name)
+        if name in ("mlp", "linear", "probe"):
+            assert torch.equal(head.classify(x, x[:0], y[:0]), head.classify(x, x[:1], y[:1]))
+        else:
+            with pytest.raises(ValueError, match="give at least one"):
+                head.classify(x, x[:0], y[:0], unlabelled_features=x)
+            empty = head.classify(x, x, y[:5], unlabelled_features=x[:0])
+            assert torch.equal(empty, head.classify(x, x, y[:5]))
+
+
 def test_diverged_weights_are_named() -> None:
     head, (x, y) = make("linear"), samples(20)
     assert isinstance(head, MLPHead)

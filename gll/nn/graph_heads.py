@@ -70,6 +70,8 @@ def _on_graph(
     layer: GraphLearningLayer, x: Tensor, labelled: Tensor, labels: Tensor, unlabelled: Tensor, inductive: bool
 ) -> Tensor:
     """One graph of everything; samples without a class are base nodes marked -1."""
+    if len(labels) == 0:
+        raise ValueError("a graph spreads labels from labelled samples to the others: give at least one")
     layer.inductive = inductive
     known = torch.cat([labels, labels.new_full((len(unlabelled),), -1)])
     logits: Tensor = layer(x, torch.cat([labelled, unlabelled]), known)

@@ -76,17 +76,17 @@ class AbstractHead(nn.Module, ABC):
 
         Args:
             features: test samples, through the encoder in evaluation mode.
-            labelled_features, labels: all training samples whose class is known.
+            labelled_features, labels: all training samples whose class is known; (0, d) will do for a head that has
+                learned them.
             unlabelled_features: the other training samples; they shape the graph of a graph head.
             inductive: answer every test sample by itself, without the others.
 
         Differentiable in: nothing.
         """
-        x, labelled = check_features(features, "test features"), check_features(labelled_features, "labelled features")
-        other = (
-            labelled[:0] if unlabelled_features is None else check_features(unlabelled_features, "unlabelled features")
-        )
-        labelled, other = labelled.to(x.dtype), other.to(x.dtype)
+        x = check_features(features, "test features")
+        labelled = _empty_or_checked(labelled_features, "labelled features").to(x.dtype)
+        other = x[:0] if unlabelled_features is None else _empty_or_checked(unlabelled_features, "unlabelled features")
+        other = other.to(x.dtype)
         if labels.shape != (len(labelled),):
             raise ValueError(
                 f"{len(labelled)} labelled features need ({len(labelled)},) labels, got {tuple(labels.shape)}"
@@ -96,6 +96,10 @@ class AbstractHead(nn.Module, ABC):
         if not bool(torch.isfinite(logits).all()):
             raise ValueError("the head's logits are not finite: its weights have diverged; lower the learning rate")
         return torch.log_softmax(logits, 1)
+
+
+def _empty_or_checked(features: Tensor, name: str) -> Tensor:
+    return features if features.dim() == 2 and len(features) == 0 else check_features(features, name)
 
 
 def in_chunks(layers: nn.Module, x: Tensor) -> Tensor:
@@ -207,6 +211,8 @@ class KNNHead(AbstractHead):
     def predict(
         self, features: Tensor, labelled: Tensor, labels: Tensor, unlabelled: Tensor, inductive: bool
     ) -> Tensor:
+        if len(labels) == 0:
+            raise ValueError("nearest neighbours are looked for among labelled samples: give at least one")
         if not bool(((labels >= 0) & (labels < self.num_classes)).all()):
             raise ValueError(f"labels must be classes from 0 to {self.num_classes - 1}")
         x, base = unit_rows(check_features(features)), unit_rows(check_features(labelled, "labelled features"))
