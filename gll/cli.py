@@ -229,6 +229,20 @@ def train(
 
 
 @app.command()
+def pretrain(
+    config: Annotated[Path | None, typer.Argument(help="A config (TOML) with warmup.epochs above 0.")] = None,
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="In place of what it says: warmup.gamma=choose")
+    ] = None,
+    resume: Annotated[Path | None, typer.Option(metavar="DIR", help="Go on with a warm-up that was stopped.")] = None,
+) -> None:
+    """Warm an encoder up on all samples, labelled or not, without a head, into a run directory."""
+    from gll.train.pretrain_command import run_pretrain
+
+    raise typer.Exit(run_pretrain(config, overrides or [], resume, console))
+
+
+@app.command()
 def evaluate(
     run: Annotated[Path, typer.Argument(help="A run directory.")],
     overrides: Annotated[

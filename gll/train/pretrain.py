@@ -177,9 +177,7 @@ def projection_network(encoder: nn.Module, sizes: tuple[int, ...] = ()) -> nn.Se
     """
     size = getattr(encoder, "feature_dim", None)
     if not isinstance(size, int):
-        raise TypeError(
-            f"{type(encoder).__name__} has no whole number feature_dim: use gll.nn.encoders.headless(module)"
-        )
+        raise TypeError(f"{type(encoder).__name__} has no feature_dim: make it an encoder by gll.nn.encoders.headless")
     layers: list[nn.Module] = []
     for wanted in sizes or (size, 128):
         layers += [nn.Linear(size, wanted), nn.ReLU()]

@@ -1,0 +1,47 @@
+"""`gll pretrain`: the warm-up of a config alone, in a run directory that `gll train` can go on with or take it from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from gll.train.commands import PROBLEMS
+from gll.train.commands import _config as open_config
+from gll.train.commands import _open as open_run
+from gll.train.distributed import Ranks
+from gll.train.model import build, find_device, load_data
+from gll.train.pretrain import warm_up
+from gll.train.progress import Reporter
+from gll.train.runs import Run
+from gll.train.toml import ConfigError
+
+
+def run_pretrain(config_path: Path | None, overrides: Sequence[str], resume: Path | None, console: Console) -> int:
+    """Warm up, or go on with it. Returns the exit code."""
+    errors = Console(stderr=True, soft_wrap=True, highlight=False)
+    run: Run | None = None
+    try:
+        config = open_config(config_path, overrides, resume)
+        if config.warmup.epochs == 0:
+            raise ConfigError("warmup.epochs is 0, so there is nothing to do: give a number, such as warmup.epochs=100")
+        if config.warmup.from_run:
+            raise ConfigError(f"warmup.from takes the warm-up of {config.warmup.from_run}: there is nothing to do")
+        with Ranks.start(find_device(config.device)) as ranks:
+            reporter = Reporter(console if ranks.is_first else None)
+            run = open_run(config, resume, ranks, reporter)
+            data = load_data(config, ranks.device)
+            with run.working():
+                warm_up(build(config, data).encoder, data, run.split, config, run, reporter=reporter, ranks=ranks)
+            reporter.say(f"go on with the head: gll train --resume {run.directory}")
+            reporter.say(f"or use it in other runs of the same data, seed and encoder: warmup.from={run.directory}")
+        return 0
+    except KeyboardInterrupt:
+        again = f"; go on with: gll pretrain --resume {run.directory}" if run is not None else ""
+        errors.print(Text.assemble(("gll pretrain: ", "red"), f"interrupted{again}"))
+        return 130
+    except PROBLEMS as error:
+        errors.print(Text.assemble(("gll pretrain: ", "red"), str(error)))
+        return 1
