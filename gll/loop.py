@@ -157,6 +157,7 @@ class ActiveLearner:
         self._truth = None if truth is None else self._checked_truth(truth)
         self._told: dict[int, Label] = {}
         self._taken: dict[int, float] = {}  # nodes whose labels are a classifier's own still, and what they count
+        self._forgotten: set[int] = set()  # nodes whose labels were taken back, for `hand_back`
         self._pending: list[int] = []
         self._skipped: list[int] = []
         self._round = 0
@@ -208,8 +209,9 @@ class ActiveLearner:
     def hand_back(self, classifier: Any) -> Any:
         """Give the labels told here to the classifier that this loop was made from, and return it.
 
-        Every row of X that is a copy of a told node gets the label, so that no older one stays on another copy. Labels
-        that were taken over and not told anew stay as they are. The classifier solves again, on its stored graph.
+        Every row of X that is a copy of a told node gets the label, so that no older one stays on another copy; copies
+        of a forgotten node lose theirs. Labels that were taken over and not told anew stay as they are. The classifier
+        solves again, on its stored graph.
         """
         _check_fitted(classifier)
         if fingerprint(classifier.graph_.detach()) != self._fingerprint:
@@ -219,10 +221,10 @@ class ActiveLearner:
         for label in ("-1", "nan", -1):
             if label in told.values() and label not in own:
                 raise ValueError(f"the label {label!r} means 'unlabelled' to the classifier; tell those nodes anew")
-        rows = np.flatnonzero(np.isin(classifier.node_, list(told)))
+        rows = np.flatnonzero(np.isin(classifier.node_, [*told, *self._forgotten]))
         if len(rows):
-            names = [told[i] for i in classifier.node_[rows].tolist()]
-            classifier.update_labels(rows, [own.get(c, c) for c in names])
+            names = [own.get(told[i], told[i]) if i in told else None for i in classifier.node_[rows].tolist()]
+            classifier.update_labels(rows, np.array(names, dtype=object))
         return classifier
 
     # What is known.
@@ -245,7 +247,7 @@ class ActiveLearner:
 
     @property
     def history(self) -> list[dict[str, Any]]:
-        """One entry per `tell`: the nodes, their labels, how many nodes are labelled, and the accuracy or None."""
+        """One entry per `tell` or `forget`: nodes, their labels, how many nodes are labelled, and the accuracy or None."""
         return [dict(entry) for entry in self._history]
 
     @property
@@ -351,7 +353,9 @@ class ActiveLearner:
         """
         names = _labels(labels)
         if -1 in names or "" in names:
-            raise ValueError("-1 and '' mean that there is no label: use skip() where nobody can tell")
+            raise ValueError(
+                "-1 and '' mean that there is no label: use forget() to take one back, skip() where nobody can tell"
+            )
         self._take(self._nodes(index), names, {})
 
     def _take(self, nodes: list[int], names: list[Label], taken: dict[int, float]) -> None:
@@ -364,10 +368,15 @@ class ActiveLearner:
         _distinct([*dict.fromkeys([*self._told.values(), *names])])  # one kind of label only
         self._told.update(zip(nodes, names, strict=True))
         self._taken = {i: w for i, w in self._taken.items() if i not in set(nodes)} | taken
+        self._forgotten -= set(nodes)
         self._pending = [i for i in self._pending if i not in self._told]
         self._skipped = [i for i in self._skipped if i not in self._told]
+        self._record(nodes, names)
+
+    def _record(self, nodes: list[int], names: Sequence[Label | None]) -> None:
+        """Write down what was just told or taken back."""
         self._fresh = False
-        entry = {"index": nodes, "labels": names, "labelled": len(self._told), "accuracy": None}
+        entry: dict[str, Any] = {"index": nodes, "labels": list(names), "labelled": len(self._told), "accuracy": None}
         self._history.append(entry)
         self._keep()  # first of all: a solve may fail
         if self._truth is not None:
@@ -379,10 +388,24 @@ class ActiveLearner:
         nodes = self._nodes(index)
         labelled = [i for i in nodes if i in self._told]
         if labelled:
-            raise ValueError(f"node {labelled[0]} is labelled; tell it again to correct it")
+            raise ValueError(f"node {labelled[0]} is labelled; tell it again to correct it, or forget it first")
         self._skipped = list(dict.fromkeys([*self._skipped, *nodes]))
         self._pending = [i for i in self._pending if i not in self._skipped]
         self._keep()
+
+    def forget(self, index: int | np.integer | Sequence[int] | Tensor | np.ndarray) -> None:
+        """Take labels back, as after a slip of the hand: these nodes count as unlabelled, and may be asked for again.
+
+        In `history` such an entry has None for labels.
+        """
+        nodes = self._nodes(index)
+        bare = [i for i in nodes if i not in self._told]
+        if bare:
+            raise ValueError(f"node {bare[0]} has no label that could be taken back")
+        self._told = {i: c for i, c in self._told.items() if i not in set(nodes)}
+        self._taken = {i: w for i, w in self._taken.items() if i not in set(nodes)}
+        self._forgotten |= set(nodes)
+        self._record(nodes, [None] * len(nodes))
 
     def release(self) -> None:
         """Take back what was asked for and not answered, so that it may be suggested again."""
@@ -472,6 +495,7 @@ class ActiveLearner:
             nodes = learner._nodes(state["index"])
             learner._told = dict(zip(nodes, [_label(c) for c in state["labels"]], strict=True))
             learner._taken = {learner._nodes(i)[0]: float(weight) for i, weight in state["taken"]}
+            learner._forgotten = set(learner._nodes(state["forgotten"]))
             learner._pending, learner._skipped = learner._nodes(state["pending"]), learner._nodes(state["skipped"])
         except (TypeError, ValueError) as error:
             raise ValueError(f"{folder / 'state.json'} is damaged: {error}") from None
@@ -500,6 +524,7 @@ class ActiveLearner:
             "index": index,
             "labels": labels,
             "taken": [[i, self._taken[i]] for i in sorted(self._taken)],
+            "forgotten": sorted(self._forgotten),
             "pending": self._pending,
             "skipped": self._skipped,
             "config": {
@@ -585,7 +610,7 @@ def _label(value: Any) -> Label:
     try:
         return operator.index(value)
     except TypeError:
-        hint = "; use skip() where nobody can tell" if value is None else ""
+        hint = "; use skip() where nobody can tell, forget() to take a label back" if value is None else ""
         raise TypeError(f"a label is a string or a whole number, got {value!r}{hint}") from None
 
 

@@ -445,8 +445,8 @@ class AutoMethod(AbstractMethod):
         count = labels.value.detach().sum(0)
         least = float(count[count > 0].min())
         if least >= FEW:
-            return LaplaceLearning(), f"laplace: {least:.3g} labels in the smallest class are at least {FEW}"
-        reason = f"{least:.3g} labels in the smallest class are fewer than {FEW}"
+            return LaplaceLearning(), f"laplace: the smallest class has {least:.3g} labels, at least {FEW}"
+        reason = f"the smallest class has {least:.3g} label{'' if least == 1 else 's'}, fewer than {FEW}"
         if prior and num_nodes <= LARGE:
             return PoissonMBO(), f"poisson-mbo: {reason}, and a class prior is given"
         if prior:

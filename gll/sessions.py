@@ -35,6 +35,7 @@ STATE: dict[str, Any] = {  # what state.json must hold
     "index": list,
     "labels": list,
     "taken": list,
+    "forgotten": list,
     "pending": list,
     "skipped": list,
     "config": dict,

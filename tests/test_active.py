@@ -796,6 +796,35 @@ def test_wrong_answers_change_nothing(tmp_path: Path) -> None:
         ActiveLearner(torch.zeros(3, 2))  # type: ignore[arg-type]
 
 
+def test_a_label_can_be_taken_back(tmp_path: Path) -> None:
+    learner = ActiveLearner(path(5), autosave=tmp_path)
+    learner.tell([0, 4], ["a", "b"])
+    before = learner.probabilities.clone()
+    learner.tell(1, "b")
+    assert not torch.allclose(learner.probabilities, before)
+    learner.forget(1)
+    assert learner.labels == ([0, 4], ["a", "b"])
+    torch.testing.assert_close(learner.probabilities, before)
+    assert learner.history[-1] == {"index": [1], "labels": [None], "labelled": 2, "accuracy": None}
+    assert ActiveLearner.load(tmp_path).labels == learner.labels
+    assert 1 in [s.index for s in learner.suggest(3)]
+    with pytest.raises(ValueError, match="node 1 has no label that could be taken back"):
+        learner.forget([0, 1])
+    assert learner.labels == ([0, 4], ["a", "b"])  # all or none
+
+
+def test_a_classifier_loses_the_labels_that_were_taken_back(tmp_path: Path) -> None:
+    x, _, y = blobs(copies=1)
+    y[90] = y[0]
+    classifier = gll.estimator.GraphLearningClassifier("laplace", n_neighbors=7).fit(x, y)
+    learner = ActiveLearner.from_classifier(classifier, autosave=tmp_path)
+    learner.forget(int(classifier.node_[0]))
+    ActiveLearner.load(tmp_path).hand_back(classifier)
+    y[[0, 90]] = -1
+    fresh = gll.estimator.GraphLearningClassifier("laplace", n_neighbors=7).fit(x, y)
+    np.testing.assert_allclose(classifier.label_distributions_, fresh.label_distributions_, atol=1e-6)
+
+
 @pytest.mark.usefixtures("as_user")
 def test_on_the_graph_of_a_classifier() -> None:
     """The same predictions before, and after the answers are handed back; duplicated rows are one node."""

@@ -764,7 +764,7 @@ def test_auto_takes_the_measured_method_and_says_so(count: int, prior: bool, nam
     share = torch.full((3,), 1 / 3, dtype=F64) if prior else None
     found = method_from_name("auto").propagate(graph, labels, class_prior=share)
     other = method_from_name(name).propagate(graph, labels, class_prior=share)
-    assert found.description.startswith(f"auto took {name}: {count} labels in the smallest class")
+    assert found.description.startswith(f"auto took {name}: the smallest class has {count} label")
     assert torch.equal(found.probability, other.probability)
 
 
