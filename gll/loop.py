@@ -247,7 +247,7 @@ class ActiveLearner:
 
     @property
     def history(self) -> list[dict[str, Any]]:
-        """One entry per `tell` or `forget`: nodes, their labels, how many nodes are labelled, and the accuracy or None."""
+        """One entry per `tell` or `forget`: nodes, labels, how many nodes are labelled, and the accuracy or None."""
         return [dict(entry) for entry in self._history]
 
     @property
