@@ -8,6 +8,7 @@ The pools are those of the paper's appendix A.3; the ranges are the usual ones o
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -93,7 +94,8 @@ COLOUR_POOL: tuple[AbstractOperation, ...] = (
     *PHOTOMETRIC,
     Plain("autocontrast", run=operations.autocontrast),
     Graded("color", 0.05, 0.95, False, operations.color),
-    Graded("posterize", 4.0, 9.0, False, operations.posterize),  # 4 to 8 bits: the magnitude is cut to a whole number
+    # 4 to 8 bits, equally likely: the magnitude lies below 9 and is cut to a whole number.
+    Graded("posterize", 4.0, math.nextafter(9.0, 0.0), False, operations.posterize),
 )
 GREY_POOL: tuple[AbstractOperation, ...] = (
     Plain("identity"),
@@ -107,7 +109,7 @@ def magnitudes(pool: tuple[AbstractOperation, ...], chosen: Tensor, size: Tensor
     """(n, steps) the magnitudes of the chosen operations, from uniform numbers."""
     low = torch.tensor([operation.low for operation in pool], dtype=torch.float64)
     high = torch.tensor([operation.high for operation in pool], dtype=torch.float64)
-    signed = torch.tensor([operation.signed for operation in pool])
+    signed = torch.tensor([operation.signed for operation in pool], dtype=torch.bool)
     magnitude = low[chosen] + size * (high - low)[chosen]
     return torch.where(signed[chosen] & (sign < 0.5), -magnitude, magnitude)
 
