@@ -1,4 +1,4 @@
-"""Data sets: the known ones from made-up files and, where they are there, from the real ones; samples; random numbers."""
+"""Data sets: the known ones, from made-up files and, where they are there, from the real ones; random numbers."""
 
 from __future__ import annotations
 
@@ -426,7 +426,7 @@ def test_what_does_not_fit_together_is_refused(as_user: None) -> None:
         having(train=good.train.float())
     with pytest.raises(ValueError, match=r"test samples torch.uint8 of shape \(3, 5, 3\)"):
         having(test=good.test[..., :3])
-    with pytest.raises(ValueError, match="train has 6 samples, but labels of torch.int64, shape"):
+    with pytest.raises(ValueError, match=r"train has 6 samples, but labels of torch.int64, shape"):
         having(train_labels=y[:4])
     with pytest.raises(ValueError, match=r"train labels must lie in -1 \.\. 1, got values from 1 to 2"):
         having(train_labels=y + 1)

@@ -136,8 +136,8 @@ def _classes(
         once, place = np.unique(part, return_inverse=True)
         strange = [v for v in once.tolist() if v not in value and not (what == "training" and v in ("", -1))]
         if strange:
-            why = "no training sample has" if not names else "not among 'classes'"
-            raise DataError(f"{path}: a {what} sample has the class {strange[0]!r}, which is {why}")
+            why = "no training sample has" if names is None else "is not among 'classes'"
+            raise DataError(f"{path}: a {what} sample has the class {strange[0]!r}, which {why}")
         table = torch.tensor([value.get(v, -1) for v in once.tolist()], dtype=torch.int64)
         labels.append(table[torch.from_numpy(place.reshape(-1))] if len(part) else torch.zeros(0, dtype=torch.int64))
     return labels[0], labels[1], given

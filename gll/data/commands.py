@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
@@ -35,15 +34,12 @@ def list_(data_root: Root = None) -> None:
     from gll.data.sources import SOURCES
 
     root = find_root(data_root)
-    table = Table()
-    for name in ("name", "files", "where", "what"):
-        table.add_column(name, no_wrap=name != "what", overflow="fold")
     for source in SOURCES.values():
         folder = source.folder(root)
         there, wanted = source.present(root)
-        state = "none needed" if folder is None else "there" if there == wanted else f"{there} of {wanted} there"
-        table.add_row(source.name, state, "–" if folder is None else str(folder), source.about)
-    _console().print(table)
+        state = "needs no files" if folder is None else "there" if there == wanted else f"{there} of {wanted} files"
+        where = "" if folder is None else f" ({folder})"
+        _console().print(Text(f"{source.name:<14} {state:<15} {source.about}{where}"))
     _console().print("Your own: a folder with a subfolder for each class, or an .npz file; see gll data check PATH.")
 
 
