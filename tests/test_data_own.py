@@ -203,7 +203,7 @@ def npz(tmp_path: Path, **arrays: np.ndarray) -> str:
 
 @pytest.mark.parametrize(
     "names",
-    [("x_train", "y_train", "x_test", "y_test"), ("train_images", "train_labels", "test_images", "test_labels")],,
+    [("x_train", "y_train", "x_test", "y_test"), ("train_images", "train_labels", "test_images", "test_labels")],
 )
 def test_npz(tmp_path: Path, names: tuple[str, ...]) -> None:
     data = load(npz(tmp_path, **dict(zip(names, (X, Y[:, None], X[:2], Y[:2]), strict=True)), ids=np.arange(6)))
@@ -260,10 +260,7 @@ def test_npz_classes(tmp_path: Path) -> None:
         ({"x": X, "y": Y * 0}, "has 1 classes: at least two are needed"),
         ({"x": X, "y": Y, "classes": np.array(["a", "b"])}, "2 names of classes, but labels from 0 to 2"),
         ({"x": X, "y": Y, "classes": np.array(["a", "b", "a"])}, "must hold distinct names"),
-        (
-            {"x": X, "y": Y, "x_test": X[:1], "y_test": np.array([7])},
-            "class 7, which no training sample has",
-        ),
+        ({"x": X, "y": Y, "x_test": X[:1], "y_test": np.array([7])}, "class 7, which no training sample has"),
         ({"x": X, "y": Y, "x_test": X[:1], "y_test": np.array([-1])}, "a test sample has the class -1"),
         ({"x": X, "y": Y, "x_test": X[:1], "y_test": np.array(["0"])}, "for training are int64, for testing <U1"),
         ({"x": X, "y": Y.astype(object)}, "holds Python objects"),

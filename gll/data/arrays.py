@@ -49,8 +49,8 @@ def load_npz(path: Path) -> TrainTest:
         raise DataError(f"{path} has no array of {what}: it has {held}, expected one of {wanted}; {HOW}")
     if (test is None) != (answer is None):
         raise DataError(f"{path} has test samples without classes, or the other way round: it has {held}")
-    train = _samples(path, "training samples", x)
-    tested = train[:0] if test is None else _samples(path, "test samples", test)
+    train = read_samples(path, "training samples", x)
+    tested = train[:0] if test is None else read_samples(path, "test samples", test)
     labels, answers, classes = _classes(path, y, answer, names)
     for what, samples, given in (("training samples", train, labels), ("test samples", tested, answers)):
         if len(samples) != len(given):
@@ -72,8 +72,15 @@ def _pick(path: Path, file: Any, names: tuple[str, ...]) -> NDArray[Any] | None:
     return np.asarray(file[found[0]]) if found else None
 
 
-def _samples(path: Path, what: str, x: NDArray[Any]) -> Tensor:
-    """Images (n, c, h, w) from (n, h, w), (n, h, w, c) or (n, c, h, w); points (n, d)."""
+def read_samples(path: Path, what: str, x: NDArray[Any]) -> Tensor:
+    """Images (n, c, h, w) from (n, h, w), (n, h, w, c) or (n, c, h, w); points (n, d).
+
+    Args:
+        path, what: where they are from, and what they are, for the message.
+        x: the array.
+
+    Differentiable in: nothing.
+    """
     if x.dtype.byteorder == ">":
         x = x.astype(x.dtype.newbyteorder("="))
     if len(x.shape) == 0 or 0 in x.shape[1:] or len(x) == 0:
@@ -156,3 +163,6 @@ def _label_column(path: Path, y: NDArray[Any]) -> NDArray[Any]:
     if len(y) and (int(y.max()) > 2**31 or int(y.min()) < -1):
         raise DataError(f"{path}: classes lie between {y.min()} and {y.max()}; they start at 0, and -1 means not known")
     return y.astype(np.int64)
+
+
+_samples = read_samples
