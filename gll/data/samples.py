@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import final
 
 import torch
@@ -45,6 +46,62 @@ class TrainTest:
     std: tuple[float, ...]
 
     def __post_init__(self) -> None:
+        kind = (self.train.dim(), self.train.dtype)
+        if kind not in ((4, torch.uint8), (2, torch.float32)):
+            raise TypeError(
+                "samples are images (n, c, h, w) of bytes (uint8) or points (n, d) in float32, got "
+                f"{self.train.dtype} of shape {tuple(self.train.shape)}"
+            )
+        if self.test.dtype != self.train.dtype or self.test.shape[1:] != self.train.shape[1:]:
+            raise ValueError(
+                f"{self.name}: training samples are {self.train.dtype} of shape {tuple(self.train.shape[1:])}, test "
+                f"samples {self.test.dtype} of shape {tuple(self.test.shape[1:])}"
+            )
+        if not (len(self.mean) == len(self.std) == self.channels and all(s > 0 for s in self.std)):
+            raise ValueError(
+                f"{self.name}: mean and std (above 0) need one number for each of {self.channels} channels"
+            )
+        for part, x, y, lowest in (
+            ("train", self.train, self.train_labels, -1),
+            ("test", self.test, self.test_labels, 0),
+        ):
+            if y.dtype != torch.int64 or y.shape != x.shape[:1]:
+                raise ValueError(
+                    f"{self.name}: {part} has {len(x):,} samples, but labels of {y.dtype}, shape {tuple(y.shape)}"
+                )
+            if len(y) and not lowest <= int(y.min()) <= int(y.max()) < len(self.classes):
+                raise ValueError(
+                    f"{self.name}: {part} labels must lie in {lowest} .. {len(self.classes) - 1}, got values from "
+                    f"{int(y.min())} to {int(y.max())}"
+                )
+
+    @property
+    def num_classes(self) -> int:
+        """How many classes there are."""
+        return len(self.classes)
+
+    @property
+    def channels(self) -> int:
+        """Channels of an image, or dimensions of a point."""
+        return int(self.train.shape[1])
+
+    @property
+    def is_image(self) -> bool:
+        """Whether samples are images; points otherwise."""
+        return self.train.dim() == 4
+
+    @cached_property
+    def scale_and_shift(self) -> tuple[Tensor, Tensor]:
+        """What `normalize` multiplies bytes by, and then adds, for every channel, on the device of the data.
+
+        Kept, since a small tensor made anew for every batch would make a GPU wait for its copy.
+        """
+        mean, std = (torch.tensor(v, dtype=torch.float64)[:, None, None] for v in (self.mean, self.std))
+        device = self.train.device
+        return (1 / (255 * std)).float().to(device), (-mean / std).float().to(device)
+
+    def summary(self) -> list[str]:
+        """What is in it, in lines for a person: how many of what size, and how many of each class."""
         if self.is_image:
             h, w = self.train.shape[2:]
             colour = {1: "grey", 3: "colour"}.get(self.channels, f"{self.channels} channels")
