@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
+import json
 import pickle
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import load_sample_image
 from torch import Tensor
+from typer import Typer
+from typer.testing import CliRunner
 
 from benchmarks import _pillow as pillow
 from gll.data import augment, geometry, operations, pool
@@ -346,6 +351,26 @@ def test_policies_can_be_sent_to_another_process() -> None:
         assert other == mine
         generators = [torch.Generator().manual_seed(0) for _ in range(2)]
         assert torch.equal(mine(images, generators[0]), other(images, generators[1]))
+
+
+def test_the_benchmark_finds_no_difference_and_would(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent.parent / "benchmarks"))
+    bench = importlib.import_module("benchmarks.augment")
+    images = bench.photographs(20, 3, 8, seed=0)
+    row = bench.measure("strong", images, "cpu", seed=0, seconds=0.0)
+    assert row["different_bytes"] == 0
+    assert row["ms"] > 0
+    assert row["pillow_ms"] > 0
+    monkeypatch.setitem(bench.pillow.POLICIES, "strong", lambda image, _: image)
+    assert bench.measure("strong", images, "cpu", seed=0, seconds=0.0)["different_bytes"] > 100
+    app = Typer()
+    app.command()(bench.main)
+    done = CliRunner().invoke(app, ["--batch", "5", "--seconds", "0", "--json", str(tmp_path / "out.json")])
+    assert done.exit_code == 0, done.output
+    assert "simclr-grey" in done.output
+    record = json.loads((tmp_path / "out.json").read_text())
+    assert len(record["rows"]) == 12
+    assert {"commit", "device", "config", "wall_s", "versions"} <= set(record)
 
 
 BYTES = torch.zeros(2, 3, 8, 8, dtype=torch.uint8)

@@ -24,7 +24,7 @@ def brightness(images: Images, factor: Tensor | float) -> Images:
     >>> brightness(torch.full((2, 1, 1, 1), 100, dtype=torch.uint8), torch.tensor([0.5, 3.0])).flatten().tolist()
     [50, 255]
     """
-    return _to_bytes(images * per_image(factor, images))
+    return _to_bytes(images.float() * per_image(factor, images))
 
 
 def color(images: Images, factor: Tensor | float) -> Images:
@@ -73,27 +73,28 @@ def solarize(images: Images, threshold: Tensor | float) -> Images:
 
 def autocontrast(images: Images) -> Images:
     """Stretch every channel of every image to the whole range 0 to 255 (`PIL.ImageOps.autocontrast`)."""
-    low, high = (x.double() for x in (images.amin((2, 3), keepdim=True), images.amax((2, 3), keepdim=True)))
+    low, high = (x.double()[:, :, None] for x in torch.aminmax(images.flatten(2), dim=2))
     scale = divide(255.0, high - low)
+    value = torch.arange(256, dtype=torch.float64, device=images.device)
     # In double precision and in this order, because Pillow truncates: 254.99999999999997 becomes 254.
-    stretched = images * scale - low * scale
-    return torch.where(high > low, _to_bytes(stretched), images)
+    stretched = torch.where(high > low, value * scale - low * scale, value)
+    return _looked_up(_to_bytes(stretched), images)
 
 
 def equalize(images: Images) -> Images:
     """Spread the values of every channel of every image evenly, by its histogram (`PIL.ImageOps.equalize`)."""
     n, c, h, w = images.shape
-    flat = images.flatten(2)
+    flat = images.flatten(2).long()
     offset = 256 * torch.arange(n * c, device=images.device).view(n, c, 1)
-    place = flat.long() + offset  # (n, c, h w) into n c histograms of 256 cells, laid end to end
+    place = (flat + offset).flatten()  # in n c histograms of 256 cells, laid end to end
     cells = torch.zeros(n * c * 256, dtype=torch.int64, device=images.device)
-    count = cells.scatter_add_(0, place.flatten(), torch.ones_like(place).flatten()).view(n, c, 256)
-    last = count.gather(2, flat.amax(2, keepdim=True).long())
+    count = cells.scatter_add_(0, place, torch.ones_like(place)).view(n, c, 256)
+    last = count.gather(2, flat.amax(2, keepdim=True))
     step = (h * w - last) // 255
     below = count.cumsum(2) - count
     table = (step // 2 + below) // step.clamp(min=1)
     table = torch.where(step > 0, table, torch.arange(256, device=images.device)).clamp(max=255).to(torch.uint8)
-    return table.flatten().index_select(0, place.flatten()).view(n, c, h, w)
+    return _looked_up(table, images)
 
 
 def grayscale(images: Images, chosen: Tensor | None = None) -> Images:
@@ -164,7 +165,12 @@ def divide(x: Tensor | float, y: Tensor | float) -> Tensor:
 def _blend(degenerate: Tensor, images: Tensor, factor: Tensor | float) -> Tensor:
     """Pillow's `Image.blend`: in single precision, cut off at both ends, truncated."""
     start = degenerate.float()
-    return _to_bytes(start + per_image(factor, images) * (images - start))
+    return _to_bytes((images.float() - start).mul_(per_image(factor, images)).add_(start))
+
+
+def _looked_up(table: Tensor, images: Tensor) -> Tensor:
+    """Values replaced by those of a table (n, c, 256)."""
+    return table.gather(2, images.flatten(2).long()).view_as(images)
 
 
 def _to_bytes(x: Tensor) -> Tensor:
