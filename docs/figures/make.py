@@ -4,12 +4,15 @@ import io
 from pathlib import Path
 
 import matplotlib
+import numpy as np
 import torch
 from matplotlib.colors import LinearSegmentedColormap
 from PIL import Image
-from sklearn.datasets import make_moons
+from sklearn.datasets import load_sample_image, make_moons
 
 import gll
+from gll.data import geometry, operations
+from gll.data.augment import augmentation_from_name
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -101,6 +104,55 @@ def spikes() -> None:
         print(f"{type(equation).__name__}: {sum(score) / 20:.0%} right, {min(score):.0%} to {max(score):.0%}, 20 draws")
 
 
+def augmentation() -> None:
+    """Every operation on one photograph, and what three policies make of it."""
+    photo = Image.fromarray(load_sample_image("flower.jpg")).crop((100, 0, 527, 427)).resize((32, 32))
+    image = torch.from_numpy(np.array(photo)).permute(2, 0, 1)[None]
+    half = torch.tensor([16])
+    shown = {
+        "the image": image,
+        "brightness 0.4": operations.brightness(image, 0.4),
+        "contrast 0.3": operations.contrast(image, 0.3),
+        "color 0.1": operations.color(image, 0.1),
+        "sharpness 0.05": operations.sharpness(image, 0.05),
+        "sharpness 4": operations.sharpness(image, 4.0),
+        "autocontrast": operations.autocontrast(image // 2 + 40),
+        "equalize": operations.equalize(image),
+        "posterize 2": operations.posterize(image, 2),
+        "solarize 128": operations.solarize(image, 128),
+        "invert": operations.invert(image),
+        "hue 0.3": operations.hue(image, 0.3),
+        "grayscale": operations.grayscale(image),
+        "rotate 30": geometry.rotate(image, 30.0),
+        "shear x 0.3": geometry.shear_x(image, 0.3),
+        "shear y −0.3": geometry.shear_y(image, -0.3),
+        "translate x 0.3": geometry.translate_x(image, 0.3),
+        "translate y −0.3": geometry.translate_y(image, -0.3),
+        "flip": geometry.horizontal_flip(image),
+        "crop": geometry.crop(image, 16, 16, padding=8),
+        "resized crop": geometry.resized_crop(image, half // 2, half // 3, half, half),
+        "cutout": geometry.cutout(image, 15, 8, 11),
+    }
+    columns = 11
+    figure, axes = plt.subplots(5, columns, figsize=(11, 5.6), layout="constrained")
+    for axis, (title, changed) in zip(axes[:2].flat, shown.items(), strict=True):
+        axis.imshow(changed[0].permute(1, 2, 0))
+        axis.set_title(title, fontsize=7.5)
+    generator = torch.Generator().manual_seed(0)
+    for row, (name, source) in zip(
+        axes[2:], {"strong": image, "simclr": image, "grey": operations.grayscale(image)}.items(), strict=True
+    ):
+        images = source.repeat(columns, 1, 1, 1)
+        for axis, changed in zip(row, augmentation_from_name(name)(images, generator), strict=True):
+            axis.imshow(changed.permute(1, 2, 0))
+        row[0].set_ylabel(f"“{name}”")
+    for axis in axes.flat:
+        axis.set(xticks=[], yticks=[])
+        axis.spines[:].set_visible(False)
+    save(figure, "augmentation.png")
+
+
 if __name__ == "__main__":
     tau()
     spikes()
+    augmentation()
