@@ -192,6 +192,26 @@ def calibration(record: dict[str, Any], _: dict[int, str]) -> str:
     return "\n".join([*lines, "", _provenance(record)])
 
 
+def training_step(record: dict[str, Any], _: dict[int, str]) -> str:
+    """Milliseconds a training and a testing step, the two ratios, and the paper's ratio."""
+    paper = json.loads((RESULTS.parent / "paper" / "training_step.json").read_text())["networks"]
+    head = ["network", "batch", "", "GLL, ms", "MLP, ms", "MLP, same images, ms", "GLL ÷ MLP", "paper's GLL ÷ MLP"]
+    head += ["**GLL ÷ MLP, same images**", "data, share of the step"]
+    lines = [f"| {' | '.join(head)} |", "|---|---:|---|" + "---:|" * (len(head) - 3)]
+    for row in record["rows"]:
+        theirs = next(r for r in paper[row["network"]]["rows"] if r["batch"] == row["batch"])
+        for what, title in (("train", "training"), ("test", "testing")):
+            kinds = [row[what][kind] for kind in ("gll", "mlp", "mlp, same")]
+            times = [f"{kind['mean_ms']:.2f} ± {kind['std_ms']:.2f}" for kind in kinds]
+            gll, mlp, same = (kind["median_ms"] for kind in kinds)
+            paper_ratio = theirs[f"{what}_s"]["gll"][0] / theirs[f"{what}_s"]["mlp"][0]
+            share = f"{row['pipeline']['gll']['median_ms'] / gll:.1%}" if what == "train" else ""
+            name = [row["network"], f"{row['batch']:,}"] if what == "train" else ["", ""]
+            cells = [*name, title, *times, f"{gll / mlp:.2f}", f"{paper_ratio:.1f}", f"**{gll / same:.2f}**", share]
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join([*lines, "", _provenance(record)])
+
+
 def tables() -> dict[str, str]:
     """Every table by its name."""
     sys.path.insert(0, str(RESULTS.parent))
@@ -208,6 +228,8 @@ def tables() -> dict[str, str]:
         "few-labels": (few_labels, {}),
         "few-labels-large": (few_labels, {}),
         "calibration": (calibration, {}),
+        "training-step": (training_step, {}),
+        "training-step-bf16": (training_step, {}),
         "active-mnist": (active, {}),
         "active-fashion": (active, {}),
     }

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import re
 import warnings
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import gll
+from gll.data import load, normalize
 from gll.nn import plain_heads
 from gll.nn.encoders import Encoder, create_encoder
 from gll.nn.heads import HEADS, AbstractHead, GLLHead, MLPHead, Switch, WNLLHead, create_head
@@ -544,3 +547,25 @@ def test_loss_falls_on_digits(name: str) -> None:
             optimizer.step()
             losses.append(loss.item())
     assert losses[11] < (0.9 if name == "probe" else 0.6) * losses[0], losses
+
+
+def test_the_lightning_example(tmp_path: Path) -> None:
+    """The text of the page, run as it stands."""
+    with warnings.catch_warnings():  # Lightning advises on workers, loggers and checkpoints
+        warnings.simplefilter("ignore")
+        lightning = pytest.importorskip("lightning")
+        page = (Path(__file__).parent.parent / "docs" / "replace-your-head.md").read_text()
+        (source,) = re.findall(r"^```text\n(import lightning.*?)^```$", page, re.MULTILINE | re.DOTALL)
+        names: dict[str, Any] = {}
+        exec(source, names)
+        data = load("digits")
+        x, x_test = normalize(data.train, data), normalize(data.test, data)
+        torch.manual_seed(0)
+        module = names["GraphClassifier"](create_encoder("digits-cnn", in_channels=1), x, data.train_labels, 10)
+        quiet = {"logger": False, "enable_progress_bar": False, "enable_checkpointing": False}
+        trainer = lightning.Trainer(
+            max_epochs=3, accelerator="cpu", enable_model_summary=False, default_root_dir=tmp_path, **quiet
+        )
+        tests = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x_test, data.test_labels), batch_size=355)
+        trainer.fit(module, val_dataloaders=tests)
+    assert trainer.callback_metrics["accuracy"] > 0.93

@@ -24,6 +24,8 @@ class AbstractHead(nn.Module, ABC):
     """Features to logits in training, to log-probabilities at test time.
 
     Subclasses write `forward`, `predict`, `uses_base`, and where they differ `loss` and `start_epoch`.
+
+    Differentiable in: what the subclass says.
     """
 
     trains_encoder: ClassVar[bool] = True
