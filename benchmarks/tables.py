@@ -212,6 +212,21 @@ def training_step(record: dict[str, Any], _: dict[int, str]) -> str:
     return "\n".join([*lines, "", _provenance(record)])
 
 
+def augmentation(record: dict[str, Any], _: dict[int, str]) -> str:
+    """Milliseconds a batch, beside Pillow; on a GPU also how long the CPU is busy."""
+    cuda = "cpu_ms" in record["rows"][0]
+    head = ["augmentation", "images", "gll, ms", *(["of it CPU, ms", "peak memory, MB"] if cuda else [])]
+    head += ["Pillow one by one, ms", "times faster", "bytes that differ"]
+    lines = [f"| {' | '.join(head)} |", "|---|---|" + "---:|" * (len(head) - 2)]
+    for row in record["rows"]:
+        n, c, h, w = row["shape"]
+        own = [f"{row['cpu_ms']:.1f}", f"{row['peak_mb']:,.0f}"] if cuda else []
+        cells = [f"{n:,} of {c} × {h} × {w}", f"**{row['ms']:,.1f}**", *own, f"{row['pillow_ms']:,.0f}"]
+        cells += [f"{row['pillow_ms'] / row['ms']:,.0f}", f"{row['different_bytes']:,}"]
+        lines.append(f"| `{row['name']}` | {' | '.join(cells)} |")
+    return "\n".join([*lines, "", _provenance(record)])
+
+
 def tables() -> dict[str, str]:
     """Every table by its name."""
     sys.path.insert(0, str(RESULTS.parent))
@@ -232,6 +247,8 @@ def tables() -> dict[str, str]:
         "training-step-bf16": (training_step, {}),
         "active-mnist": (active, {}),
         "active-fashion": (active, {}),
+        "augment-cpu": (augmentation, {}),
+        "augment-cuda": (augmentation, {}),
     }
     made = {}
     for name, (maker, authors) in makers.items():

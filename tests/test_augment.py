@@ -202,6 +202,20 @@ def test_chance_comes_from_the_generator_alone(name: str, device: torch.device) 
         assert not torch.equal(first, second)  # two views of the same images
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", augment.AUGMENTATIONS)
+def test_a_generator_of_the_cpu_never_waits_for_the_gpu(name: str) -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    images = photographs(3, 32, 32).cuda()
+    augmentation = augment.augmentation_from_name(name)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        augmentation(images, torch.Generator().manual_seed(0))
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
 IMAGES = {c: photographs(c, 12, 9) for c in (1, 3)}
 ALL = [name for name in augment.AUGMENTATIONS if name != "none"]
 
