@@ -222,7 +222,8 @@ def augmentation(record: dict[str, Any], _: dict[int, str]) -> str:
         n, c, h, w = row["shape"]
         own = [f"{row['cpu_ms']:.1f}", f"{row['peak_mb']:,.0f}"] if cuda else []
         cells = [f"{n:,} of {c} × {h} × {w}", f"**{row['ms']:,.1f}**", *own, f"{row['pillow_ms']:,.0f}"]
-        cells += [f"{row['pillow_ms'] / row['ms']:,.0f}", f"{row['different_bytes']:,}"]
+        faster = row["pillow_ms"] / row["ms"]
+        cells += [f"{faster:,.0f}" if faster >= 10 else f"{faster:.1f}", f"{row['different_bytes']:,}"]
         lines.append(f"| `{row['name']}` | {' | '.join(cells)} |")
     return "\n".join([*lines, "", _provenance(record)])
 
