@@ -5,6 +5,10 @@ from __future__ import annotations
 import copy
 import dataclasses
 import io
+import os
+import socket
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,12 +17,15 @@ import pytest
 import torch
 from rich.console import Console
 from torch import Tensor, nn
+from typer.testing import CliRunner
 
+from gll.cli import app
 from gll.data.datasets import TrainTest, load
 from gll.data.splits import LabelSplit, split_labels
 from gll.nn.encoders import create_encoder
 from gll.train.config import Config, from_toml
 from gll.train.contrastive import Contrastive
+from gll.train.distributed import Ranks
 from gll.train.finite import NonFiniteError
 from gll.train.pretrain import WarmUp, load_warm_up, warm_up
 from gll.train.progress import Reporter
@@ -318,6 +325,74 @@ def test_plain_lines_where_there_is_no_terminal(tmp_path: Path) -> None:
     assert "graph error" in out.getvalue()
     assert "images/s" in out.getvalue()
     assert "\x1b" not in out.getvalue()
+
+
+def test_the_command(tmp_path: Path) -> None:
+    config, folder = tmp_path / "tiny.toml", tmp_path / "run"
+    config.write_text(
+        TINY + "[data]\nlabels = '6 each'\n[base]\nsize = 20\n[train]\nepochs = 1\nsteps = 1\nbatch = 50\n"
+    )
+    invoke = CliRunner().invoke
+    done = invoke(app, ["pretrain", str(config), "warmup.batch=600", f"out={folder}"])
+    assert done.exit_code == 0, done.output
+    assert f"warmup.from={folder}" in done.output
+    assert "hidden labels" in done.output
+    assert Run.open(folder).load("warmup") is not None
+    again = invoke(app, ["pretrain", "--resume", str(folder)])
+    assert again.exit_code == 0, again.output
+    wrong = invoke(app, ["pretrain", str(config), "warmup.epochs=0", f"out={tmp_path / 'other'}"])
+    assert wrong.exit_code == 1
+    assert "warmup.epochs is 0" in wrong.output
+    trained = invoke(
+        app, ["train", str(config), f"warmup.from={folder}", "warmup.batch=600", f"out={tmp_path / 'trained'}"]
+    )
+    assert trained.exit_code == 0, trained.output
+    assert Run.open(tmp_path / "trained").result() is not None
+
+
+@pytest.mark.slow
+def test_two_processes_warm_up_as_one_would(tmp_path: Path) -> None:
+    """Each sees half of every batch, and both the loss of the whole: no batch statistics, no augmentation."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    common = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": "1"}
+    root = Path(__file__).parent.parent
+    command = [sys.executable, "-c", f"from tests.test_pretrain import plain; plain({str(tmp_path / 'two')!r})"]
+    processes = [
+        subprocess.Popen(command, env=os.environ | common | {"RANK": r, "LOCAL_RANK": r}, cwd=root) for r in ("0", "1")
+    ]
+    one = plain(str(tmp_path / "one"))
+    try:
+        assert [process.wait(timeout=300) for process in processes] == [0, 0]
+    finally:
+        for process in processes:
+            process.kill()
+    for rank in range(2):
+        two = torch.load(tmp_path / f"two-{rank}.pt", weights_only=True)
+        for name, value in one.items():
+            torch.testing.assert_close(two[name], value, rtol=1e-4, atol=1e-6)
+    lines = [[line["loss"] for line in Run.open(tmp_path / r).metrics() if "loss" in line] for r in ("one", "two")]
+    assert lines[0] == pytest.approx(lines[1], rel=1e-5)
+    assert lines[0][-1] < lines[0][0] - 0.1
+
+
+def plain(folder: str) -> dict[str, Tensor]:
+    """A warm-up of a linear encoder, in one process or in one of several."""
+    torch.set_num_threads(1)
+    config = from_toml(TINY, ["warmup.augment=none", "warmup.gamma=0.5", "warmup.lr=0.3", "warmup.keep=last"])
+    with Ranks.start("cpu") as ranks:
+        if ranks.is_first:
+            Run.create(Path(folder), config, SPLIT)
+        ranks.barrier()
+        run = Run.open(Path(folder), writes=ranks.is_first)
+        torch.manual_seed(ranks.rank)  # the weights of rank 0 count
+        encoder = nn.Sequential(nn.Flatten(), nn.Linear(64, 16))
+        encoder.feature_dim = 16  # type: ignore[assignment]
+        result = warm_up(encoder, DATA, SPLIT, config, run, ranks=ranks)
+        found = encoder.state_dict() | {f"p.{k}": v for k, v in result.projection.state_dict().items()}
+        torch.save(found, f"{folder}-{ranks.rank}.pt")
+    return found
 
 
 def test_what_cannot_be_done_is_said(tmp_path: Path) -> None:

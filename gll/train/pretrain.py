@@ -130,7 +130,7 @@ def warm_up(
         best: tuple[Candidate, dict[str, Tensor]] | None = None
         for gamma in gammas:
             _load(encoder, projection, start)
-            candidate = Contrastive(task, encoder, projection, gamma, f"{NAME}-{gamma:g}").run()
+            candidate = Contrastive(task, encoder, projection, gamma, f"{NAME}-{gamma!r}").run()
             found.append(candidate)
             if best is None or (candidate.look is not None and candidate.look.better_than(best[0].look)):
                 best = candidate, _state(encoder, projection)
