@@ -209,7 +209,7 @@ class Training:
         index = batch.nodes.to(device, non_blocking=True)
         images, y = self.data.train[index], self.labels[index]
         if self.data.is_image:
-            images = self.augment(images, generator(config.seed, "augment", self.epoch, step, rank, device=device))
+            images = self.augment(images, generator(config.seed, "augment", self.epoch, step, rank))
         x = normalize(images, self.data)
         self.notes.note("inputs", x)
 
