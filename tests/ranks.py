@@ -112,6 +112,7 @@ def gathering(ranks: Ranks) -> dict[str, Any]:
         "first": first.detach(),
         "second": second,
         "none": none,
+        "empty": ranks.gather(torch.zeros(0, 2, requires_grad=True)).sum().detach(),
         "flags": ranks.gather(torch.tensor([r == 0, True])),
         "half": both.detach(),
         "half gradient": half.grad,

@@ -96,6 +96,7 @@ def test_gather_of_unequal_sizes(two: list[dict[str, Any]]) -> None:
         torch.testing.assert_close(found["first"], 2 * 3 * z[rows] ** 2)
         torch.testing.assert_close(found["second"], 4 * 36 * z[rows] ** 3)  # of Σ (6 z²)² = Σ 36 z⁴
         assert found["none"].tolist() == [7, 7]
+        assert found["empty"] == 0
         assert found["flags"].tolist() == [True, True, False, True]
         assert torch.equal(found["half"], torch.ones(4, 3, dtype=torch.bfloat16))
         assert torch.equal(found["half gradient"], torch.full((2, 3), 2.0, dtype=torch.bfloat16))

@@ -197,6 +197,15 @@ def test_everything_derives_from_seed_and_epoch() -> None:
     assert not torch.equal(nodes(0, 3), nodes(1, 3))
 
 
+def test_every_epoch_has_an_order_of_its_own() -> None:
+    """Of the labelled and the unlabelled samples, also where the base stays."""
+    labels, split = data()
+    batches = GraphBatches(labels, split, batch=100, base=50, base_set=Fixed(), seed=0)
+    a, b = (next(batches.epoch(epoch)) for epoch in (3, 4))
+    assert not torch.equal(a.labelled, b.labelled)
+    assert not torch.equal(a.unlabelled, b.unlabelled)
+
+
 def test_hidden_classes_play_no_part() -> None:
     labels, split = data()
     other = labels.clone()

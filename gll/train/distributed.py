@@ -55,12 +55,12 @@ class Ranks:
 
     @staticmethod
     @contextmanager
-    def start(device: torch.device | str = "cpu", *, minutes: float = 10) -> Iterator[Ranks]:
+    def start(device: torch.device | str = "cpu", *, minutes: float = 30) -> Iterator[Ranks]:
         """Join the other processes, as torchrun's environment says, and leave them at the end.
 
         Args:
             device: "cpu" (then over gloo) or "cuda" (NCCL; every process takes the GPU of its local rank).
-            minutes: how long to wait for the other ranks before giving up.
+            minutes: how long a rank waits for the others before it gives up.
         """
         kind = torch.device(device)
         found = [name for name in ENVIRONMENT if name in os.environ]
@@ -222,7 +222,8 @@ class _Gather(torch.autograd.Function):
         # Booleans travel as bytes, which every backend knows.
         sent = padded.view(torch.uint8) if padded.dtype == torch.bool else padded
         parts = [torch.empty_like(sent) for _ in counts]
-        dist.all_gather(parts, sent)
+        if max(counts) > 0:
+            dist.all_gather(parts, sent)
         return torch.cat([part.view(x.dtype)[:count] for part, count in zip(parts, counts, strict=True)])
 
     @staticmethod
@@ -238,7 +239,8 @@ class _SumToOwner(torch.autograd.Function):
         ctx.counts, ctx.rank = counts, rank
         # Half precisions are summed in single precision.
         whole = grad.detach().to(torch.promote_types(grad.dtype, torch.float32), copy=True).contiguous()
-        dist.all_reduce(whole)
+        if sum(counts) > 0:
+            dist.all_reduce(whole)
         return whole.split(counts)[rank].to(grad.dtype, copy=True)
 
     @staticmethod
@@ -325,6 +327,8 @@ class Gathered(AbstractGraphs):
     def nodes(
         self, ranks: Ranks, base: Tensor, base_labels: Tensor, labelled: Tensor, target: Tensor, unlabelled: Tensor
     ) -> Nodes:
+        if ranks.world == 1:
+            return PerRank().nodes(ranks, base, base_labels, labelled, target, unlabelled)
         sizes = [len(base), len(labelled), len(unlabelled)]
         z = torch.cat([base, labelled, unlabelled])
         # What each row is, and its class, in a second gather: the sizes of other ranks are not known here.
