@@ -61,7 +61,7 @@ OPERATIONS: dict[str, Callable[[Picture, float], Picture]] = {
     "sharpness": lambda image, m: ImageEnhance.Sharpness(image).enhance(m),
     "autocontrast": lambda image, _: ImageOps.autocontrast(image),
     "color": lambda image, m: ImageEnhance.Color(image).enhance(m),
-    "posterize": lambda image, m: ImageOps.posterize(image, int(m)),
+    "posterize": lambda image, m: ImageOps.posterize(image, min(int(m), 8)),
     "invert": lambda image, _: ImageOps.invert(image),
     "hue": turned_hue,
 }

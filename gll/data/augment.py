@@ -251,7 +251,7 @@ class ColourJitter(AbstractAugmentation):
     def apply(self, images: Images, draws: Tensor) -> Images:
         pool = self.pool
         order, size, sign = draws[:, 1:].view(len(images), 3, len(pool)).unbind(1)
-        turn = order.argsort(1)  # every image its own permutation
+        turn = order.argsort(dim=1, stable=True)  # every image its own permutation
         magnitude = magnitudes(pool, turn, size, sign)
         chosen = torch.where(draws[:, :1] < self.probability, turn, len(pool))
         return in_turn(images, (*pool, Plain("identity")), chosen, magnitude)

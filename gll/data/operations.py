@@ -62,13 +62,14 @@ def posterize(images: Images, bits: Tensor | float) -> Images:
     [128, 255]
     """
     check_range("bits", bits, 0, 8)
-    kept = per_image(bits, images).long()
+    kept = per_image(bits, images, torch.float64).long()  # 8.9999999999 is 8; in single precision it would be 9
     return images & (256 - torch.bitwise_left_shift(torch.ones_like(kept), 8 - kept)).to(torch.uint8)
 
 
 def solarize(images: Images, threshold: Tensor | float) -> Images:
     """Invert the values that reach the threshold; 256 and more change nothing (`PIL.ImageOps.solarize`)."""
-    return torch.where(images < per_image(threshold, images), images, 255 - images)
+    first = per_image(threshold, images, torch.float64).ceil().clamp(0, 256).to(torch.int16)
+    return torch.where(images < first, images, 255 - images)
 
 
 def autocontrast(images: Images) -> Images:
