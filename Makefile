@@ -26,8 +26,8 @@ help: ## show this list
 	@echo "make TARGET [ARGS=\"flags for the command\"]"
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(VENV)/.installed-base ## the paper's two-moons study: runs `gll moons`
-	$(BIN)/gll moons $(ARGS)
+demo: $(VENV)/.installed-base ## three heads on handwritten digits, ten labels a class: runs `gll demo`
+	$(BIN)/gll demo $(ARGS)
 
 test: $(VENV)/.installed-dev ## run the tests, JOBS=2 at a time, but the slow ones (MARK=slow for those)
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 MPLBACKEND=Agg \

@@ -44,6 +44,24 @@ def main(
 
 
 @app.command()
+def demo(
+    epochs: Annotated[int, typer.Option(min=1, help="Epochs of 10 steps, of every run.")] = 20,
+    seeds: Annotated[int, typer.Option(min=1, help="Seeds: labels, initial weights and augmentation.")] = 5,
+    out: Annotated[Path, typer.Option(help="Folder for runs, pictures and figures.")] = Path("out/demo"),
+    threads: Annotated[int, typer.Option(min=1, help="CPU threads.")] = 2,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with what an earlier demo has left in OUT.")] = False,
+) -> None:
+    """Train MLP, WNLL and GLL heads on handwritten digits with ten labels a class, and compare them over seeds."""
+    from gll.demo import run_demo
+
+    try:
+        run_demo(epochs=epochs, seeds=seeds, out=out, threads=threads, resume=resume, console=console)
+    except (OSError, ValueError) as error:
+        Console(stderr=True, soft_wrap=True, highlight=False).print(Text.assemble(("gll demo: ", "red"), str(error)))
+        raise typer.Exit(1) from None
+
+
+@app.command()
 def moons(
     epochs: Annotated[int, typer.Option(min=1, help="Training epochs of each of the six models.")] = 2000,
     paper: Annotated[bool, typer.Option("--paper", help="The paper's 150,000 epochs (hours on a CPU).")] = False,

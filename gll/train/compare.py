@@ -11,7 +11,7 @@ and on a machine without their data.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -210,11 +210,16 @@ def shown(value: Any) -> str:
     return str(value)
 
 
-def draw(comparison: Comparison, path: Path) -> None:
+def draw(comparison: Comparison, path: Path, name: Callable[[Line], str] = lambda line: line.name) -> None:
     """Training loss and test error against the epoch: thin lines are runs, thick ones the mean over seeds.
 
     Training losses of different heads are different functions: they show whether training still moves, not which
     head is better.
+
+    Args:
+        comparison: what to draw.
+        path: the picture to write; its suffix says of which kind.
+        name: what to call the runs of a line in the legend.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -230,13 +235,13 @@ def draw(comparison: Comparison, path: Path) -> None:
     for line in comparison.lines:
         if line.runs not in colours:  # runs with two tests have one training curve
             colours[line.runs] = f"C{len(colours) % 10}"
-            _draw_group(loss, [run.curve("train", "loss") for run in line.runs], colours[line.runs], "-", line.name)
+            _draw_group(loss, [run.curve("train", "loss") for run in line.runs], colours[line.runs], "-", name(line))
         colour = colours[line.runs]
         style = styles.setdefault(line.test, ("-", "--", ":", "-.")[len(styles) % 4])
         if line.test is not None:
             curves = [run.curve("test", "error", line.test) for run in line.runs]
             percent = [Curve(c.epochs, tuple(100 * v for v in c.values)) for c in curves]
-            _draw_group(error, percent, colour, style, f"{line.name} ({', '.join(line.test)})")
+            _draw_group(error, percent, colour, style, f"{name(line)} ({', '.join(line.test)})")
     for axis, label in ((loss, "training loss"), (error, "test error, %")):
         axis.set_xlabel("epoch")
         axis.set_ylabel(label)
