@@ -291,18 +291,18 @@ def test_uncertain_with_unpredicted_samples() -> None:
     assert int(torch.isin(split.labelled[:30], fourth).sum()) == 30
 
 
-def test_local_max_spreads_the_base() -> None:
+def test_local_max_spreads_the_base(device: torch.device) -> None:
     """With LocalMax no two samples of the base are neighbours, while the top scores cluster."""
     generator = torch.Generator().manual_seed(0)
     angle = torch.rand(400, generator=generator, dtype=torch.float64) * 2 * math.pi
     features = torch.stack([angle.cos(), angle.sin()], 1) * (1 + torch.rand(400, 1, generator=generator))
     p = (0.5 + 0.5 * torch.sin(angle)).clamp(1e-3, 1 - 1e-3)  # uncertain at two places of the circle
-    scores = Predictions(torch.stack([p, 1 - p], 1), features)
+    scores = Predictions(torch.stack([p, 1 - p], 1).to(device), features.to(device))
     classes = (p < 0.5).long()
     spread = base_set_from_name("entropy", "localmax")
     assert spread.needs_features
-    graph = knn_graph(features, 10, metric=Metric.COSINE)
-    joined = graph.to_dense() > 0
+    graph = knn_graph(features.to(device), 10, metric=Metric.COSINE)
+    joined = graph.to_dense().cpu() > 0
 
     def neighbours(base_set: AbstractBaseSet) -> int:
         chosen = base_set.choose(classes, 8, seed=0, epoch=1, scores=scores)

@@ -166,7 +166,7 @@ class Ranks:
         return dict(zip(values, sums.tolist(), strict=True))
 
     def any(self, flag: bool) -> bool:
-        """Whether the flag is true on any rank: to stop together, since a rank that stops alone leaves others waiting."""
+        """Whether the flag is true on any rank: to stop together, since one that stops alone leaves others waiting."""
         return self.total(flag=float(flag))["flag"] > 0
 
     def barrier(self) -> None:
