@@ -16,8 +16,7 @@ import torch
 from jaxtyping import Int64, Num
 from torch import Tensor
 
-from gll.data.arrays import TRAIN, TRAIN_LABELS, load_npz
-from gll.data.arrays import _samples as read_samples
+from gll.data.arrays import TRAIN, TRAIN_LABELS, load_npz, read_samples
 from gll.data.datasets import TrainTest, load
 from gll.data.folder import SUFFIXES, list_images, read_images
 from gll.data.readers import DataError, open_npz
@@ -155,8 +154,11 @@ def _from_files(files: list[Path], run: Run, data: TrainTest, convert: bool) -> 
         raise DataError(
             f"the run was trained on images of {height} × {width} pixels; only squares can be made by --convert"
         )
+    # A run that has cropped and scaled its own photographs does so here too.
+    size, own_channels = run.config.data.size or None, run.config.data.channels or None
+    size, wanted = (height, channels) if convert else (size, own_channels)
     try:
-        x = read_images(files, size=height, channels=channels) if convert else read_images(files)
+        x = read_images(files, size=size, channels=wanted)
     except DataError as error:
         hint = f"; --convert brings them all to the run's {height} × {width}" if "different sizes" in str(error) else ""
         raise DataError(f"{error}{hint}") from None
