@@ -185,12 +185,26 @@ def test_the_best_state_is_kept_and_the_last_if_asked(tmp_path: Path) -> None:
     assert not same(encoder, network())
 
 
-def test_patience_stops(tmp_path: Path) -> None:
+def test_patience_stops_also_after_a_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ruin = ["warmup.lr=30", "warmup.schedule=constant", "warmup.every=1", "warmup.clip=1", "warmup.epochs=50"]
-    result, _, run = start(tmp_path / "a", *ruin, "warmup.patience=2")()
+    go = start(tmp_path / "a", *ruin, "warmup.patience=3")
+    step, steps = Contrastive._step, 0
+
+    def dying_once(self: Contrastive, index: Tensor, views: torch.Generator) -> Tensor:
+        nonlocal steps
+        steps += 1
+        if steps == 8:  # in the third epoch
+            raise KeyboardInterrupt
+        return step(self, index, views)
+
+    monkeypatch.setattr(Contrastive, "_step", dying_once)
+    with pytest.raises(KeyboardInterrupt):
+        go()
+    result, _, run = go()
     errors = [line["graph_error"] for line in run.metrics() if "graph_error" in line]
-    assert result.kept.epochs == len(errors) - 1 < 50
-    assert result.kept.epochs - result.kept.epoch == 2
+    assert errors[0] < min(errors[1:])  # before the first epoch the graph is best
+    assert (result.kept.epoch, result.kept.epochs) == (0, 3)
+    assert len(errors) == 4
 
 
 def test_gamma_is_chosen_by_the_graph(tmp_path: Path) -> None:
@@ -204,9 +218,15 @@ def test_gamma_is_chosen_by_the_graph(tmp_path: Path) -> None:
     best = min(range(3), key=lambda i: (looks[i].error, looks[i].loss))
     assert len({(look.error, look.loss) for look in looks}) == 3
     assert result.kept == result.table[best]
-    # It is what warming up with that γ alone gives.
-    _, alone, _ = start(tmp_path / "b", f"warmup.gamma={candidates[best]}", "warmup.keep=last")()
-    assert same(encoder, alone)
+    stored = run.load(f"warmup-{candidates[best]}")
+    assert stored is not None
+    assert all(torch.equal(stored[0][f"encoder.{k}"], v) for k, v in encoder.state_dict().items())
+    # Each starts from the same weights: the last one is what warming up with that γ alone gives.
+    last, alone, _ = start(tmp_path / "b", f"warmup.gamma={candidates[-1]}", "warmup.keep=last")()
+    stored = run.load(f"warmup-{candidates[-1]}")
+    assert stored is not None
+    assert all(torch.equal(stored[0][f"encoder.{k}"], v) for k, v in alone.state_dict().items())
+    assert last.kept.epoch == result.table[-1].epoch
     told = run.metrics()[-1]
     assert told["chosen"] == result.kept.gamma
     assert [row["graph_error"] for row in told["candidates"]] == [look.error for look in looks]

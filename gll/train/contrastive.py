@@ -198,8 +198,8 @@ class Contrastive:
         if not math.isfinite(loss):
             raise NonFiniteError(
                 f"the loss of the warm-up (γ = {self.gamma:g}) is {loss} in epoch {self.epoch + 1}, at step {step + 1} "
-                f"or up to {READ} before, where the learning rate is {lr:.3g}: lower warmup.lr, or set warmup.clip=1. The "
-                "last checkpoint is as it was"
+                f"or up to {READ} before it, with a learning rate of {lr:.3g}: lower warmup.lr, or set warmup.clip=1. "
+                "The last checkpoint is as it was"
             )
         return loss
 
