@@ -126,15 +126,16 @@ def test_sizes_that_differ(tmp_path: Path) -> None:
 
 
 def test_large_photographs_are_scaled_well(tmp_path: Path) -> None:
-    """A JPEG is decoded at a smaller size where that is enough; the result must be what full decoding gives, nearly."""
-    ramp = np.linspace(0, 255, 512).astype(np.uint8)
-    pixels = np.stack([np.broadcast_to(ramp, (512, 512)), np.broadcast_to(ramp[:, None], (512, 512)),
-                       np.full((512, 512), 99, np.uint8)], 2)  # fmt: skip
-    save(tmp_path / "0.jpg", pixels, quality=95)
-    x = read_images([tmp_path / "0.jpg"], size=32)[0].numpy().astype(int)
+    """A JPEG is decoded at a smaller size, yet with twice the pixels needed: the picture is nearly the same.
+
+    Half as many would be off by 21 of 255 here, instead of 5.
+    """
+    coarse = Image.fromarray(RNG.integers(0, 256, (64, 64, 3), dtype=np.uint8))
+    coarse.resize((512, 512), Image.Resampling.BICUBIC).save(tmp_path / "0.jpg", quality=95)
+    x = read_images([tmp_path / "0.jpg"], size=60)[0].numpy().astype(int)
     with Image.open(tmp_path / "0.jpg") as image:
-        expected = np.asarray(ImageOps.fit(image, (32, 32))).transpose(2, 0, 1).astype(int)
-    assert np.abs(x - expected).max() <= 4
+        expected = np.asarray(ImageOps.fit(image, (60, 60), Image.Resampling.BICUBIC)).transpose(2, 0, 1).astype(int)
+    assert 0 < np.abs(x - expected).max() <= 8
 
 
 @pytest.mark.parametrize("damage", ["cut", "text", "deep"])

@@ -84,6 +84,14 @@ def test_any_classes(sizes: list[int], unknown: int, percent: int, seed: int) ->
     assert set(split.labelled.tolist()) <= set(larger.labelled.tolist())
 
 
+def test_one_label_more_takes_none_away() -> None:
+    labels = torch.arange(1000) % 10
+    for seed in range(5):
+        chosen = [set(split_labels(labels, f"{i / 10}%", seed=seed).labelled.tolist()) for i in range(10, 32)]
+        assert [len(c) for c in chosen] == list(range(10, 32))
+        assert all(a < b for a, b in zip(chosen, chosen[1:], strict=False))
+
+
 def test_classes_may_be_missing_in_between() -> None:
     labels = torch.tensor([5, 9, 5, 9, 5, 9])
     split = split_labels(labels, "2 each", seed=0)

@@ -163,6 +163,3 @@ def _label_column(path: Path, y: NDArray[Any]) -> NDArray[Any]:
     if len(y) and (int(y.max()) > 2**31 or int(y.min()) < -1):
         raise DataError(f"{path}: classes lie between {y.min()} and {y.max()}; they start at 0, and -1 means not known")
     return y.astype(np.int64)
-
-
-_samples = read_samples
