@@ -17,7 +17,7 @@ from torch import Tensor
 STAGES = ("parameters", "inputs", "features", "logits", "loss", "gradient")
 ADVICE = {
     "parameters": "an update has made them overflow: lower the learning rate (train.lr), or set train.clip=1",
-    "inputs": "look for NaN in the data, or a channel of constant value (its standard deviation is 0)",
+    "inputs": "look for NaN or infinite values in the data, and at its mean and standard deviation",
     "features": "the encoder overflows on finite inputs: lower the learning rate (train.lr), set train.clip=1, or turn "
     "off train.autocast",
     "logits": "the head fails on finite features: lower the learning rate (train.lr) or set train.clip=1",
