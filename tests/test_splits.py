@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -89,7 +90,7 @@ def test_one_label_more_takes_none_away() -> None:
     for seed in range(5):
         chosen = [set(split_labels(labels, f"{i / 10}%", seed=seed).labelled.tolist()) for i in range(10, 32)]
         assert [len(c) for c in chosen] == list(range(10, 32))
-        assert all(a < b for a, b in zip(chosen, chosen[1:], strict=False))
+        assert all(a < b for a, b in pairwise(chosen))
 
 
 def test_classes_may_be_missing_in_between() -> None:
