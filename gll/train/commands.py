@@ -31,11 +31,11 @@ def run_train(config_path: Path | None, overrides: Sequence[str], resume: Path |
     errors = Console(stderr=True, soft_wrap=True, highlight=False)
     run: Run | None = None
     try:
-        config = _config(config_path, overrides, resume)
+        config = open_config(config_path, overrides, resume)
         with Ranks.start(find_device(config.device)) as ranks:
             console = console if ranks.is_first else Console(quiet=True)
             reporter = Reporter(console if ranks.is_first else None)
-            run = _open(config, resume, ranks, reporter)
+            run = open_run(config, resume, ranks, reporter)
             result = train(run, ranks=ranks, reporter=reporter)
             if ranks.is_first:
                 show_result(result, run, console)
@@ -49,7 +49,8 @@ def run_train(config_path: Path | None, overrides: Sequence[str], resume: Path |
         return 1
 
 
-def _config(config_path: Path | None, overrides: Sequence[str], resume: Path | None) -> Config:
+def open_config(config_path: Path | None, overrides: Sequence[str], resume: Path | None) -> Config:
+    """The config of a file and `key=value`, or that of a run to go on with."""
     if resume is None:
         if config_path is None:
             raise ConfigError("give a config, or --resume DIR; configs/ has some to start from")
@@ -59,7 +60,7 @@ def _config(config_path: Path | None, overrides: Sequence[str], resume: Path | N
     return Run.open(resume).config
 
 
-def _open(config: Config, resume: Path | None, ranks: Ranks, reporter: Reporter) -> Run:
+def open_run(config: Config, resume: Path | None, ranks: Ranks, reporter: Reporter) -> Run:
     """The run: a new one, made by the first process, or that to go on with."""
     if resume is None and ranks.is_first:
         run = new_run(config)

@@ -42,6 +42,7 @@ class DataConfig:
         root: folder of the data sets; empty: GLL_DATA, or data/.
         labels: which training samples keep their class: "whole", "2%", "10 each".
         augment: name of the augmentation of training images.
+        augment_options: its further arguments.
         pad: pad images with zeros to this size; 0: leave them.
         size, channels: for your own images: scale them to this size, and make them grey (1) or coloured (3); 0: as
             they are.
@@ -51,6 +52,7 @@ class DataConfig:
     root: str = ""
     labels: str = "whole"
     augment: str = "none"
+    augment_options: Mapping[str, Scalar] = field(default_factory=dict)
     pad: int = 0
     size: int = 0
     channels: int = 0

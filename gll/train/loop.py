@@ -48,7 +48,7 @@ def new_run(config: Config) -> Run:
     split = split_labels(data.train_labels, config.data.labels, seed=config.seed)
     model = build(config, data)
     free_heads(config, model.encoder, data)
-    augmentation_from_name(config.data.augment)
+    augmentation_from_name(config.data.augment, **config.data.augment_options)
     for epoch in range(config.train.epochs if model.parameters() else 0):
         model.head.start_epoch(epoch, model.encoder)
         make_batches(config, split.hidden(data.train_labels), split, Ranks(), model.head.uses_base)
@@ -91,7 +91,7 @@ class Training:
         self.run, self.config, self.ranks, self.reporter = run, config, ranks, reporter
         self.data = load_data(config, ranks.device)
         self.labels = run.split.hidden(self.data.train_labels)  # -1 where training must not look
-        self.augment = augmentation_from_name(config.data.augment)
+        self.augment = augmentation_from_name(config.data.augment, **config.data.augment_options)
         if not self.data.is_image and config.data.augment != "none":
             raise ConfigError(f'{config.data.name} has points, not images: use data.augment="none"')
         self.graphs = GRAPHS[config.train.graph]

@@ -8,9 +8,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from gll.train.commands import PROBLEMS
-from gll.train.commands import _config as open_config
-from gll.train.commands import _open as open_run
+from gll.train.commands import PROBLEMS, open_config, open_run
 from gll.train.distributed import Ranks
 from gll.train.model import build, find_device, load_data
 from gll.train.pretrain import warm_up
