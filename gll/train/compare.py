@@ -223,6 +223,7 @@ def draw(comparison: Comparison, path: Path, name: Callable[[Line], str] = lambd
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     figure = Figure(figsize=(10, 4.2), layout="constrained")
     canvas = FigureCanvasAgg(figure)
@@ -231,19 +232,21 @@ def draw(comparison: Comparison, path: Path, name: Callable[[Line], str] = lambd
         raise ValueError(f"{path}: pictures can be {', '.join(sorted(canvas.get_supported_filetypes()))}, not {kind!r}")
     loss, error = figure.subplots(1, 2)
     colours: dict[tuple[Record, ...], str] = {}
-    styles: dict[tuple[str, str] | None, str] = {}
+    tests: dict[tuple[Record, ...], int] = {}
     for line in comparison.lines:
         if line.runs not in colours:  # runs with two tests have one training curve
             colours[line.runs] = f"C{len(colours) % 10}"
             _draw_group(loss, [run.curve("train", "loss") for run in line.runs], colours[line.runs], "-", name(line))
         colour = colours[line.runs]
-        style = styles.setdefault(line.test, ("-", "--", ":", "-.")[len(styles) % 4])
+        tests[line.runs] = tests.get(line.runs, -1) + 1
+        style = ("-", "--", ":", "-.")[tests[line.runs] % 4]  # the first test is that of the head that was trained
         if line.test is not None:
             curves = [run.curve("test", "error", line.test) for run in line.runs]
             percent = [Curve(c.epochs, tuple(100 * v for v in c.values)) for c in curves]
             _draw_group(error, percent, colour, style, f"{name(line)} ({', '.join(line.test)})")
     for axis, label in ((loss, "training loss"), (error, "test error, %")):
         axis.set_xlabel("epoch")
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
         axis.set_ylabel(label)
         axis.grid(alpha=0.3)
         if axis.get_legend_handles_labels()[0]:
