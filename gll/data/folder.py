@@ -191,7 +191,7 @@ def _one_shape(files: Sequence[Path], heads: Sequence[_Head]) -> tuple[int, int]
         some = "; ".join(f"{h} × {w}: {file}" for (h, w), file in list(reversed(shapes.items()))[:3])
         raise DataError(
             f"the images have {len(shapes)} different sizes (height × width), e.g. {some}. Give a size, such as 32, to "
-            "crop and scale them all (size=32)"
+            "crop and scale them all: data.size = 32 in a config, --size 32 on the command line, size=32 in Python"
         )
     return next(iter(shapes))
 
