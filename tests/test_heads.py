@@ -515,12 +515,15 @@ def test_labels_of_nearest_neighbours_are_classes() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["gll", "wnll"])
 def test_many_samples(name: str, device: torch.device) -> None:
-    (x, target), (base, y), (other, _) = (samples(n, seed=n, device=device) for n in (10_000, 1_000, 59_000))
-    out = make(name).classify(x, base, y, unlabelled_features=other)
-    # The clusters overlap: compare with the best one can do, the nearest true center.
     centers = torch.randn(C, D, generator=torch.Generator().manual_seed(99)).to(device)
+    drawn = [samples(n, seed=n, device=device) for n in (10_000, 1_000, 59_000)]
+    (x, target), (base, y), (other, _) = [(centers[y] + (x - centers[y]) / 2, y) for x, y in drawn]
+    out = make(name).classify(x, base, y, unlabelled_features=other)
+    # Compare with the best one can do, the nearest true center; the graph sees directions only, and loses a little.
     best = (torch.cdist(x, centers).argmin(1) == target).double().mean()
-    assert (out.argmax(1) == target).double().mean() > best - 0.03
+    found = (out.argmax(1) == target).double().mean()
+    assert best > 0.98
+    assert found > best - 0.03, (found, best)
 
 
 # Learning ------------------------------------------------------------------------------------------------------------
