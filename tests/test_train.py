@@ -228,7 +228,7 @@ def test_points(tmp_path: Path) -> None:
     result = train(new_run(tiny(tmp_path, *overrides)))
     assert result["error"] < 0.15
     with pytest.raises(ConfigError, match="points"):
-        train(new_run(tiny(tmp_path / "b", *overrides, "data.augment=crop")))
+        new_run(tiny(tmp_path / "b", *overrides, "data.augment=crop"))
 
 
 @pytest.mark.parametrize("schedule", ["cosine", "step", "one-cycle", "constant"])
@@ -371,6 +371,43 @@ def test_a_warm_up_is_shared(tmp_path: Path) -> None:
     for wrong, message in wrongs.items():
         with pytest.raises(RunError, match=message):
             train(new_run(tiny(tmp_path / message / wrong[:4], *same, wrong)))
+
+
+def test_the_projection_of_a_warm_up_is_kept(tmp_path: Path) -> None:
+    first = new_run(tiny(tmp_path / "a", "train.epochs=0", *WARM))
+    train(first)
+    stored = first.load("warmup")
+    assert stored is not None
+    options = ["train.epochs=0", f"warmup.from={first.directory}", "warmup.keep_projection=true"]
+    heads = {"gll": ("projection", "model.head_options.projection=128"), "mlp": ("layers", "model.head=mlp")}
+    for name, (place, option) in heads.items():
+        run = new_run(tiny(tmp_path / name, *options, option))
+        train(run)
+        layers = getattr(restore(run)[0].head, place).state_dict()
+        assert all(torch.equal(layers[n], stored[0][f"projection.{n}"]) for n in ("0.weight", "2.weight", "2.bias"))
+    for name, option, message in (
+        ("b", "model.head=gll", "no layers of its own"),
+        ("c", "model.head=linear", "not like"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            train(new_run(tiny(tmp_path / name, *options, option)))
+
+
+@pytest.mark.gpu
+def test_a_step_does_not_wait_for_the_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    step = Training.train_step
+
+    def watched(self: Training, batch: Any, number: int, lr: float) -> None:
+        torch.cuda.set_sync_debug_mode("error" if number > 0 else "default")  # the first step fills caches
+        try:
+            step(self, batch, number, lr)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+
+    monkeypatch.setattr(Training, "train_step", watched)
+    train(new_run(tiny(tmp_path, "device=cuda", "model.head=mlp", "train.autocast=true", "train.channels_last=true")))
 
 
 def test_progress_in_plain_lines(tmp_path: Path) -> None:

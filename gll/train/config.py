@@ -132,7 +132,9 @@ class WarmupConfig:
         k: neighbours in the graph that is looked at.
         points: its nodes, at most.
         save_every: epochs between two checkpoints.
-        projection: sizes of the layers between features and loss, dropped afterwards; none: D and 128.
+        projection: sizes of the layers between features and loss; none: D and 128.
+        keep_projection: let the head's own first layers start as these, where they are of the same sizes: those of an
+            mlp, or of gll with `head_options.projection`. Else they are dropped.
         from_run: (`from` in TOML) a run directory whose finished warm-up is used in place of one of its own.
     """
 
@@ -159,6 +161,7 @@ class WarmupConfig:
     points: int = 10000
     save_every: int = 10
     projection: tuple[int, ...] = ()
+    keep_projection: bool = False
     from_run: str = field(default="", metadata={"key": "from"})
 
     def __post_init__(self) -> None:

@@ -3,8 +3,8 @@
     run = new_run(load_config(Path("configs/digits-gll.toml")))
     result = train(run)
 
-One step (`Training.step`): base, labelled and unlabelled images go through the encoder together; the head predicts the
-labelled ones from the base; their loss is differentiated. The base never enters the loss.
+One step (`Training.train_step`): base, labelled and unlabelled images go through the encoder together; the head
+predicts the labelled ones from the base; their loss is differentiated. The base never enters the loss.
 
 Everything random is derived from (seed, epoch, step), never drawn from a running stream. So a checkpoint needs no state
 of a generator, and a run that was killed goes on to the numbers it would have had.
@@ -20,8 +20,8 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from gll.data.augment import augmentation_from_name
-from gll.data.datasets import normalize
+from gll.data.augment import AbstractAugmentation, augmentation_from_name
+from gll.data.datasets import TrainTest, normalize
 from gll.data.random import derived_seed, generator
 from gll.data.sampling import Batch, GraphBatches, base_set_from_name
 from gll.data.splits import LabelSplit, split_labels
@@ -31,7 +31,7 @@ from gll.train.distributed import GRAPHS, Ranks
 from gll.train.evaluate import evaluate, name_of, predictions, rows
 from gll.train.finite import NonFiniteError, Notes
 from gll.train.interrupt import Interrupt
-from gll.train.model import CHECKPOINT, build, features, find_device, free_heads, load_data
+from gll.train.model import CHECKPOINT, build, features, find_device, free_heads, keep_projection, load_data
 from gll.train.optimize import learning_rate, load_optimizer, make_optimizer, optimizer_tensors, set_learning_rate
 from gll.train.pretrain import load_warm_up, warm_up
 from gll.train.progress import Reporter, Update
@@ -48,10 +48,13 @@ def new_run(config: Config) -> Run:
     split = split_labels(data.train_labels, config.data.labels, seed=config.seed)
     model = build(config, data)
     free_heads(config, model.encoder, data)
-    augmentation_from_name(config.data.augment, **config.data.augment_options)
+    make_augmentation(config, data)
+    bases = set()
     for epoch in range(config.train.epochs if model.parameters() else 0):
         model.head.start_epoch(epoch, model.encoder)
-        make_batches(config, split.hidden(data.train_labels), split, Ranks(), model.head.uses_base)
+        bases.add(model.head.uses_base)
+    for uses_base in bases:
+        make_batches(config, data.train_labels, split, Ranks(), uses_base)
     return Run.create(config.directory, config, split)
 
 
@@ -91,9 +94,7 @@ class Training:
         self.run, self.config, self.ranks, self.reporter = run, config, ranks, reporter
         self.data = load_data(config, ranks.device)
         self.labels = run.split.hidden(self.data.train_labels)  # -1 where training must not look
-        self.augment = augmentation_from_name(config.data.augment, **config.data.augment_options)
-        if not self.data.is_image and config.data.augment != "none":
-            raise ConfigError(f'{config.data.name} has points, not images: use data.augment="none"')
+        self.augment = make_augmentation(config, self.data)
         self.graphs = GRAPHS[config.train.graph]
         self.model = build(config, self.data)
         self.trainable = self.model.parameters()
@@ -157,6 +158,8 @@ class Training:
             )
         else:
             return
+        if config.warmup.keep_projection:
+            keep_projection(self.model.head, found.projection)
         look = found.kept.look
         self.warmed = {"gamma": found.kept.gamma, "epoch": found.kept.epoch, "graph_error": look and look.error}
 
@@ -347,6 +350,13 @@ class Training:
             "images_per_second": round(self.totals["images"] / seconds, 1) if seconds > 0 else None,
             "parameters": {k: sum(p.numel() for p in m.parameters()) for k, m in self.model.parts.items()},
         }
+
+
+def make_augmentation(config: Config, data: TrainTest) -> AbstractAugmentation:
+    """How [data] says that images are changed at random."""
+    if not data.is_image and config.data.augment != "none":
+        raise ConfigError(f'{config.data.name} has points, not images: use data.augment="none"')
+    return augmentation_from_name(config.data.augment, **config.data.augment_options)
 
 
 def make_batches(config: Config, labels: Tensor, split: LabelSplit, ranks: Ranks, uses_base: bool) -> GraphBatches:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from gll.data.datasets import TrainTest, load, normalize
 from gll.data.random import derived_seed
 from gll.nn.encoders import create_encoder
-from gll.nn.heads import AbstractHead, Switch, create_head
+from gll.nn.heads import AbstractHead, GLLHead, MLPHead, Switch, WNLLHead, create_head
 from gll.train.config import Config, TestConfig
 from gll.train.runs import Run, RunError
 from gll.train.toml import ConfigError
@@ -102,6 +102,35 @@ def free_heads(config: Config, encoder: nn.Module, data: TrainTest) -> dict[str,
         if any(True for _ in head.parameters()):
             raise ConfigError(f"test.also takes heads without parameters, such as gll and knn, got {name!r}")
     return heads
+
+
+def keep_projection(head: AbstractHead, projection: nn.Module) -> None:
+    """Let the head's first layers start as the projection of a warm-up."""
+    wanted = projection.state_dict()
+    places = _first_layers(head)
+    for place in places:
+        there = place.state_dict()
+        if any(name not in there or there[name].shape != tensor.shape for name, tensor in wanted.items()):
+            shapes = [tuple(tensor.shape) for tensor in wanted.values() if tensor.dim() == 2]
+            raise ConfigError(
+                f"warmup.keep_projection: the head's first layers are not like the projection's, {shapes}"
+            )
+        place.load_state_dict(there | wanted)
+    if not places:
+        raise ConfigError(
+            "warmup.keep_projection: the head has no layers of its own (gll has some with head_options.projection=128)"
+        )
+
+
+def _first_layers(head: AbstractHead) -> list[nn.Module]:
+    """Linear layers of the head's own that see the features first."""
+    if isinstance(head, Switch):
+        return _first_layers(head.first) + _first_layers(head.second)
+    if isinstance(head, MLPHead):
+        return [head.layers]
+    if isinstance(head, WNLLHead):
+        return [head.body]
+    return [head.projection] if isinstance(head, GLLHead) and head.projection is not None else []
 
 
 @torch.no_grad()
