@@ -2,10 +2,13 @@
 
 | file | what |
 |---|---|
-| `config.py` | everything a run depends on, as frozen dataclasses read from TOML |
-| `runs.py`, `checkpoint.py` | the run directory and its checkpoints |
 | `loop.py` | the training loop: read this one first |
+| `config.py`, `toml.py` | everything a run depends on, as frozen dataclasses; how they are read and written |
 | `model.py`, `evaluate.py` | encoder and head from a config; the test |
-| `pretrain.py` | contrastive warm-up |
+| `optimize.py`, `finite.py` | optimizers and learning rates; numbers that are not finite |
+| `runs.py`, `checkpoint.py`, `board.py` | the run directory, its checkpoints, TensorBoard |
+| `progress.py`, `interrupt.py`, `commands.py` | what one sees, Ctrl-C, `gll train` and `gll evaluate` |
+| `pretrain.py`, `contrastive.py`, `watch.py` | contrastive warm-up |
 | `distributed.py` | several processes |
+| `compare.py`, `records.py`, `apply.py` | reading runs, using what they trained |
 """

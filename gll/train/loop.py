@@ -219,8 +219,8 @@ class Training:
         with torch.set_grad_enabled(head.trains_encoder):
             z = features(self.encoder, x, config)
         self.notes.note("features", z)
-        b, l, _ = batch.sizes
-        nodes = self.graphs.nodes(self.ranks, z[:b], y[:b], z[b : b + l], y[b : b + l], z[b + l :])
+        (z_base, z_labelled, z_other), (y_base, target, _) = z.split(batch.sizes), y.split(batch.sizes)
+        nodes = self.graphs.nodes(self.ranks, z_base, y_base, z_labelled, target, z_other)
         base = (nodes.base, nodes.base_labels) if head.uses_base else (None, None)
         logits = head(nodes.queries, *base)[: nodes.num_labelled]
         self.notes.note("logits", logits)
