@@ -13,6 +13,7 @@ from torch import Tensor
 import gll
 import gll.nn.layer as layer_module
 from gll import GraphLearningLayer, Laplace
+from gll.nn import ranking
 from gll.nn.replay import KEPT, Recording
 
 SETTINGS = {
@@ -95,6 +96,54 @@ def test_base_and_queries_both_get_gradients(device: torch.device) -> None:
     assert base.grad.abs().sum() > 0
     assert queries.grad.abs().sum() > 0
     assert whole.shape == x.shape
+
+
+@pytest.mark.parametrize("setting", ["plain", "tau", "not normalised", "k = 2"])
+def test_copies_of_points_are_ranked_by_their_number(
+    setting: str, device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Equal features, in the base, among queries and across: which copy is a neighbour decides the gradient."""
+    x, y = data(device)
+    layer = GraphLearningLayer(4, **({"k": 8} | SETTINGS[setting]))
+    copies = x.clone()
+    groups = [(3, 50, 90), (40, 41), (100, 7, 110, 55)] if setting != "k = 2" else [(40, 70), (3, 90)]
+    for first, *others in groups:
+        copies[others] = x[first]
+    fast, fast_grad, was_fused = outcome(layer, copies, y)
+    assert was_fused
+    monkeypatch.setattr(layer_module, "fused_limit", lambda device: 0)
+    slow, slow_grad, _ = outcome(layer, copies.double(), y)
+    torch.testing.assert_close(fast.double(), slow, rtol=2e-6, atol=2e-6)
+    torch.testing.assert_close(fast_grad.double(), slow_grad, rtol=1e-5, atol=1e-5 * float(slow_grad.abs().max()))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_nearest_are_those_of_a_sort_by_distance_and_number(seed: int, device: torch.device) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    n, k = 60, 5
+    raw = torch.randn(n, 3, generator=generator)
+    raw[torch.randint(0, n, (20,), generator=generator)] = raw[torch.randint(0, n, (20,), generator=generator)]
+    x = raw.double()
+    true = (x[:, None] - x).square().sum(2)
+    square = x.square().sum(1)
+    product = (square[:, None] + square - 2 * x @ x.T).to(device)
+    noise = ranking.rounding(square, 3).to(device)
+    value, index, doubt = ranking.nearest(raw.to(device), product, noise, k)
+    assert float(doubt) == 0
+    order = [sorted((float(true[i, j]), j) for j in range(n) if j != i)[:k] for i in range(n)]
+    # As sets: the order inside does not matter, but for the last, which is the bandwidth.
+    assert [sorted(row) for row in index.tolist()] == [sorted(j for _, j in row) for row in order]
+    assert index[:, -1].tolist() == [row[-1][1] for row in order]
+    torch.testing.assert_close(value.cpu()[:, -1], torch.tensor([row[-1][0] for row in order], dtype=torch.float64))
+    assert product.diagonal().count_nonzero() == 0
+
+
+def test_points_that_are_equally_far_and_no_copies_are_in_doubt(device: torch.device) -> None:
+    raw = torch.cartesian_prod(torch.arange(5.0), torch.arange(5.0)).to(device)
+    x = raw.double()
+    square = x.square().sum(1)
+    product = square[:, None] + square - 2 * x @ x.T
+    assert float(ranking.nearest(raw, product, ranking.rounding(square, 2), 3)[2]) > 0
 
 
 def steps_aside(x: Tensor, y: Tensor, **setting: object) -> bool:

@@ -5,7 +5,8 @@ on single precision features this file does forward and backward in about a hund
 what the general path needs; on a GPU it records them when they repeat (`replay.py`). It computes the same function, and
 checks that it did, in one look at the result:
 
-- neighbours: no gap that decides them is within the rounding of the products that gave the distances;
+- neighbours: no gap that decides them is within the rounding of the products that gave the distances, but for copies
+  of a point (`ranking.py`);
 - weights: the smallest ε² is far above that rounding (so no more than k copies of a point, no tight clusters);
 - degrees: no node hangs by edges that float32 would round to zero;
 - the system: it has a Cholesky factor, and a known answer comes back right (so every node is reached);
@@ -25,8 +26,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from gll.nn.ranking import nearest, rounding
 from gll.nn.replay import Recorder, Recording
-from gll.selection import smallest
 from gll.solvers.triangular import invert_lower, solve_factored
 
 KNOWN_ANSWER_TOLERANCE = 1e-8
@@ -66,7 +67,7 @@ class Setting:
 def _forward(features: Tensor, base: Tensor, labels: Tensor, setting: Setting) -> tuple[Tensor | None, ...]:
     """(logits, verdict, then what the backward pass needs)."""
     k, tau, m = setting.k, setting.tau, len(base)
-    x = torch.cat([base, features])
+    x = raw = torch.cat([base, features]).float()
     length = None
     if setting.normalize:
         length = torch.linalg.vector_norm(x, dim=1, keepdim=True, dtype=torch.float64)
@@ -78,11 +79,8 @@ def _forward(features: Tensor, base: Tensor, labels: Tensor, setting: Setting) -
         g = labels.to(x.dtype)
     square = torch.linalg.vecdot(x, x)
     d = torch.addmm(square, x, x.T, alpha=-2).add_(square[:, None])
-    diagonal = d.diagonal()
-    diagonal.fill_(torch.inf)
-    value, index = smallest(d, k + 1)
-    diagonal.zero_()
-    near = torch.zeros_like(d, dtype=torch.bool).scatter_(1, index[:, :k], True)
+    value, index, doubt = nearest(raw, d, rounding(square, x.shape[1]), k)
+    near = torch.zeros_like(d, dtype=torch.bool).scatter_(1, index, True)
     near = near | near.T
     root: Tensor | None = None
     inverse: Tensor | None = None
@@ -106,8 +104,7 @@ def _forward(features: Tensor, base: Tensor, labels: Tensor, setting: Setting) -
     solution = solve_factored(factor, rhs, inverted=factor.is_cuda)
     u, known = solution[:, :-1], solution[:, -1]
     lifted = u.clamp(min=0).add_(setting.floor)
-    gap = value[:, max(k - 2, 0) :].diff(dim=1).amin()
-    figures = (gap, value[:, k - 1].amin(), square.amax(), degree.amin(), *known.aminmax())
+    figures = (doubt, value[:, k - 1].amin(), square.amax(), degree.amin(), *known.aminmax())
     verdict = torch.cat([*(t[None] for t in figures), g.sum(0)])  # the last being the base samples per class
     logits = torch.log(lifted, out=torch.empty_like(lifted, dtype=torch.float32))
     return logits, verdict, x, g, u, lifted, d, w, factor, index, root, inverse, length
@@ -219,12 +216,12 @@ def fused_logits(
     Differentiable in: `features`, `base`, to any order.
     """
     logits, verdict = _FusedLaplace.apply(features, base, labels, setting, call)
-    gap, bandwidth, size, least, low, high, *counts = verdict.tolist()
+    doubt, bandwidth, size, least, low, high, *counts = verdict.tolist()
     bandwidth = bandwidth if setting.epsilon is None else setting.epsilon**2
     noise = 4 * torch.finfo(torch.float64).eps * features.shape[1] ** 0.5 * size
     # Comparisons with NaN are false, so that a failed factor, or features that are not finite, count as unsound.
     sound = (
-        (gap > 2 * noise and bandwidth * EXPONENT_TOLERANCE > noise and least > LEAST_DEGREE)
+        (doubt == 0 and bandwidth * EXPONENT_TOLERANCE > noise and least > LEAST_DEGREE)
         and (abs(low - 1) <= KNOWN_ANSWER_TOLERANCE and abs(high - 1) <= KNOWN_ANSWER_TOLERANCE)
         and (math.isfinite(sum(counts)) and min(counts) > 0)
         and (labels.dim() == 2 or sum(counts) == len(base))
