@@ -39,6 +39,10 @@ def poisson(
 ) -> Graph:
     """Poisson reweighting (Miller, Calder 2023): w_ij γ_i γ_j, where Δγ = Σ_labelled δ - (their mean), shifted above 0.
 
+    The shift leaves the smallest 0.1 % of the nodes below zero, at the floor. A few nodes that hang on the rest by weak
+    edges have values far below all others; if their minimum set the shift, γ would be nearly constant elsewhere, and
+    the method that of Laplace: on all 70,000 raw MNIST images, one label a class, 29 % in place of 84 %.
+
     Args:
         graph, labels: the graph, and which nodes are labelled; the label values are not used.
         floor: the smallest γ, as a fraction of the largest. Components are treated one by one.
@@ -51,13 +55,21 @@ def poisson(
     source = marks - component_mean(marks, graph.components)
     gamma = solve(Poisson(source=source), graph, solver=solver).value[:, 0]
     zero = torch.zeros_like(gamma)
-    least = zero.scatter_reduce(0, graph.components, gamma, "amin", include_self=False)[graph.components]
-    gamma = gamma - least
+    gamma = (gamma - gamma[_low_nodes(gamma.detach(), graph.components)]).clamp(min=0)
     largest = zero.scatter_reduce(0, graph.components, gamma, "amax", include_self=False)[graph.components]
     # A component that is labelled throughout, or not at all, has γ = 0: there, weights are left as they are.
     gamma = torch.where(largest > 0, gamma + floor * largest, 1)
     t = graph.topology
     return graph.with_weight(graph.weight * gamma[t.i] * gamma[t.j])
+
+
+def _low_nodes(value: Tensor, component: Tensor) -> Tensor:
+    """(n,) for every node the one that has the 0.1 % quantile of its component, in small ones the least value."""
+    order = torch.argsort(value, stable=True)
+    order = order[torch.argsort(component[order], stable=True)]  # component by component, in each by value
+    size = torch.bincount(component)
+    start = size.cumsum(0) - size
+    return order[start + size // 1000][component]
 
 
 def properly_weighted(

@@ -129,3 +129,23 @@ def _accuracy(graph: gll.Graph, y: Tensor, reweight: Callable[..., gll.Graph] | 
 def test_better_than_laplace_at_one_label_a_class(name: str, digits: tuple[gll.Graph, Tensor]) -> None:
     seeds = range(10)
     assert _accuracy(*digits, ALL[name], seeds) > _accuracy(*digits, None, seeds) + 0.01
+
+
+def test_poisson_is_not_spoiled_by_a_few_nodes_on_weak_edges() -> None:
+    """A pendant node on a thread has a value far below all others: it must not set the shift of the others."""
+    n = 2000
+    ring = torch.arange(n)
+    i, j = torch.cat([ring, ring]), torch.cat([(ring + 1) % n, (ring + 2) % n])
+    topology, _ = gll.Topology.from_pairs(n, i, j)
+    weight = torch.ones(topology.num_edges, dtype=torch.float64)
+    plain = gll.Graph(topology, weight)
+    labels = gll.Labels(torch.tensor([0, 1000]), torch.eye(2, dtype=torch.float64))
+    pair, thread = gll.Topology.from_pairs(n + 1, torch.cat([topology.i, torch.tensor([700])]),
+                                           torch.cat([topology.j, torch.tensor([n])]))  # fmt: skip
+    hung = torch.cat([weight, torch.tensor([1e-7], dtype=torch.float64)])
+    spoiled = gll.Graph(pair, torch.zeros_like(hung).index_put((thread,), hung))
+    strength = [gll.reweight.poisson(graph, labels).weight for graph in (plain, spoiled)]
+    # How much stronger edges at a label are than half way between two labels.
+    ratio = [float(s[0] / s[1000]) for s in strength]
+    assert ratio[0] > 10
+    assert ratio[1] > ratio[0] / 3
