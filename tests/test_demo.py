@@ -36,7 +36,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_heads_differ_in_the_head_and_in_nothing_else() -> None:
-    configs = [gll.demo.config_of(head, 3, 20, Path("out")) for head in gll.demo.HEADS]
+    configs = [gll.demo.config_of(head, 3, 40, Path("out")) for head in gll.demo.HEADS]
     same = [replace(c, model=ModelConfig(), test=TestConfig(), out="") for c in configs]
     assert same[0] == same[1] == same[2]
     assert len({c.model.encoder for c in configs}) == 1
@@ -44,7 +44,7 @@ def test_heads_differ_in_the_head_and_in_nothing_else() -> None:
 
 
 def test_the_stages_of_wnll_are_the_papers_scaled_down() -> None:
-    for epochs, stage1, stage2 in ((1000, 400, 5), (20, 8, 1), (1, 1, 1)):
+    for epochs, stage1, stage2 in ((1000, 400, 5), (40, 16, 1), (1, 1, 1)):
         options = gll.demo.config_of("wnll", 0, epochs, Path("out")).model.head_options
         assert (options["stage1"], options["stage2"]) == (stage1, stage2)
 
@@ -58,6 +58,8 @@ def test_the_table_has_the_figures_of_the_runs(out: Path) -> None:
         errors = [test["error"] for result in results for test in result["tests"] if test["head"] == tested]
         assert rows[name]["error"]["mean"] == pytest.approx(np.mean(errors))
         assert rows[name]["error"]["std"] == pytest.approx(np.std(errors, ddof=1))
+        best = [json.loads((out / "runs" / f"gll-{seed}" / "result.json").read_text())["error"] for seed in (0, 1)]
+        assert rows[name]["behind"]["values"] == pytest.approx(np.subtract(errors, best).tolist())
         assert f"{100 * np.mean(errors):.2f} ± {100 * np.std(errors, ddof=1):.2f}" in (out / "printed.txt").read_text()
     assert rows[gll.demo.PIXELS]["error"]["values"][1] == gll.demo.pixels_error(1)
     assert 0 < gll.demo.pixels_error(1) < 0.06
@@ -94,7 +96,7 @@ def test_ctrl_c_keeps_what_is_there_and_resume_goes_on(tmp_path: Path, monkeypat
     assert "stopped early" in result.stdout
     assert "wnll-0 is not finished" in " ".join(result.stdout.split())
     names = [row["name"] for row in json.loads((tmp_path / "demo.json").read_text())["rows"]]
-    assert names == [gll.demo.PIXELS, "MLP head", "MLP's encoder, read by a graph"]
+    assert names == [gll.demo.PIXELS, "MLP head", "MLP features, by a graph"]
     made = (tmp_path / "runs" / "mlp-0" / "result.json").stat().st_mtime_ns
     monkeypatch.setattr(gll.demo, "train", train)
     result = run(app, [*options, "--resume"])
