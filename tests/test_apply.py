@@ -178,6 +178,9 @@ def test_images_are_padded_as_in_training(made: Path, tmp_path: Path) -> None:
     assert found.x.sum() == x.sum()
     assert torch.equal(found.x[:, 0, 2:10, 2:10], torch.from_numpy(x))
     assert found.ids == ("a", "b")
+    save(tmp_path / "large", np.full((1, 16, 16), 7, np.uint8))
+    scaled = read_inputs([str(tmp_path / "large")], Run.open(tmp_path / "run"), load_data(config), convert=True)
+    assert torch.equal(scaled.x[0], found.x[0])  # to 8 × 8, then a border
 
 
 def test_features_go_straight_into_gll_fit(made: Path, gll_run: Trained, tmp_path: Path) -> None:

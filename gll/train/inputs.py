@@ -21,6 +21,8 @@ from gll.data.datasets import TrainTest, load
 from gll.data.folder import SUFFIXES, list_images, read_images
 from gll.data.readers import DataError, open_npz
 from gll.data.sources import SOURCES
+from gll.train.config import with_values
+from gll.train.model import load_data
 from gll.train.runs import Run
 
 PARTS = ("train", "test")
@@ -149,7 +151,10 @@ def _from_files(files: list[Path], run: Run, data: TrainTest, convert: bool) -> 
         raise DataError(
             f"the run was trained on points of {data.channels} dimensions, not on images: give an .npz file"
         )
-    channels, height, width = data.train.shape[1:]
+    if convert and run.config.data.pad:  # scaled to what the run's images were before they got their border
+        channels, height, width = load_data(with_values(run.config, "data.pad=0")).train.shape[1:]
+    else:
+        channels, height, width = data.train.shape[1:]
     if convert and height != width:
         raise DataError(
             f"the run was trained on images of {height} × {width} pixels; only squares can be made by --convert"
@@ -164,8 +169,7 @@ def _from_files(files: list[Path], run: Run, data: TrainTest, convert: bool) -> 
         raise DataError(f"{error}{hint}") from None
     if x.shape[1] == 1 and channels == 3:
         x = x.expand(-1, 3, -1, -1).contiguous()  # grey is a colour
-    if not convert:
-        x = _padded(_bare(x, data), run).train
+    x = _padded(_bare(x, data), run).train
     _check_form(x, str(files[0]) if len(files) == 1 else f"{files[0].parent} ({len(files):,} images)", data, files=True)
     truth = torch.tensor([data.classes.index(f.parent.name) if f.parent.name in data.classes else -1 for f in files])
     return Samples(x, tuple(file.as_posix() for file in files), truth, truth, torch.full_like(truth, -1))
