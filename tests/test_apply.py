@@ -26,13 +26,13 @@ CLASSES = ("cross", "dot", "ring")
 
 
 def pictures(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Noisy crosses, dots and rings of 8 × 8 pixels, one after the other."""
+    """Crosses, dots and rings of 8 × 8 pixels, one after the other, in so much noise that no answer is certain."""
     rng = np.random.default_rng(seed)
     i, j = np.mgrid[:8, :8] - 3.5
     r = np.hypot(i, j)
-    shapes = np.stack([(abs(i) < 1) | (abs(j) < 1), r < 1.5, (r > 2) & (r < 3.6)]) * 200.0
+    shapes = np.stack([(abs(i) < 1) | (abs(j) < 1), r < 1.5, (r > 2) & (r < 3.6)]) * 45.0
     y = np.arange(n) % 3
-    return (shapes[y] + rng.uniform(0, 55, (n, 8, 8))).astype(np.uint8), y
+    return (shapes[y] + rng.uniform(0, 210, (n, 8, 8))).astype(np.uint8), y
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         config = from_toml(
             f'name = "{head}"\ndevice = "cpu"\nout = "{folder / head}"\n[data]\nname = "{folder / "shapes.npz"}"\n'
             f'labels = "5 each"\n[model]\nhead = "{head}"\n[base]\nsize = 6\n'
-            "[train]\nepochs = 1\nsteps = 4\nbatch = 30\nlr = 0.003\n[test]\nk = 5\ninductive = true"
+            "[train]\nepochs = 1\nsteps = 4\nbatch = 30\nlr = 0.003\n[test]\nk = 8\ninductive = true"
         )
         train(new_run(config))
     return folder
@@ -72,6 +72,7 @@ def test_predictions_are_those_of_the_runs_own_test(made: Path, gll_run: Trained
     found = predict(gll_run, [f"{made}/shapes.npz:test"], inductive=inductive)
     scores = evaluate(gll_run.model, gll_run.data, gll_run.run.split, gll_run.run.config)
     (score,) = [s for s in scores if s.mode == ("inductive" if inductive else "transductive")]
+    assert abs(scores[0].loss - scores[1].loss) > 0.01  # else this test could not tell one from the other
     assert found.errors == round(score.error * 30)
     # The loss of that test, from the probabilities of the true classes: the first or the second of three.
     truth = found.samples.truth.numpy()
@@ -199,7 +200,7 @@ def test_features_go_straight_into_gll_fit(made: Path, gll_run: Trained, tmp_pat
     result = shell("fit", out, "--metric", "cosine", "--neighbors", "5", "--quiet", "--out", tmp_path / "fitted.npz")
     assert result.exit_code == 0, result.output
     with np.load(tmp_path / "fitted.npz", allow_pickle=False) as file:
-        assert (file["predictions"] == arrays["truth"]).mean() > 0.9
+        assert (file["predictions"] == arrays["truth"]).mean() > 0.7
         assert file["ids"].tolist() == arrays["ids"].tolist()
     result = shell("embed", made / "gll", "digits", "-o", out)
     assert result.exit_code == 1
