@@ -20,42 +20,24 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from gll.data.augment import AbstractAugmentation, augmentation_from_name
-from gll.data.datasets import TrainTest, normalize
+from gll.data.datasets import normalize
 from gll.data.random import derived_seed, generator
-from gll.data.sampling import Batch, GraphBatches, base_set_from_name
-from gll.data.splits import LabelSplit, split_labels
+from gll.data.sampling import Batch, GraphBatches
 from gll.nn.heads import WNLLHead
-from gll.train.config import Config
 from gll.train.distributed import GRAPHS, Ranks
 from gll.train.evaluate import evaluate, name_of, predictions, rows
 from gll.train.finite import NonFiniteError, Notes
 from gll.train.interrupt import Interrupt
-from gll.train.model import CHECKPOINT, build, features, find_device, free_heads, keep_projection, load_data
+from gll.train.model import CHECKPOINT, build, features, find_device, keep_projection, load_data
 from gll.train.optimize import learning_rate, load_optimizer, make_optimizer, optimizer_tensors, set_learning_rate
 from gll.train.pretrain import load_warm_up, warm_up
 from gll.train.progress import Reporter, Update
-from gll.train.runs import Run, RunError, refuse_existing
-from gll.train.toml import ConfigError
+from gll.train.runs import Run
+from gll.train.start import check_same_start, make_augmentation, make_batches, new_run
+
+__all__ = ["Training", "new_run", "train"]
 
 SUMS = {"loss": 0.0, "wrong": 0.0, "labelled": 0.0, "images": 0.0, "seconds": 0.0}
-
-
-def new_run(config: Config) -> Run:
-    """A run directory for a config, after a look at whether everything in it can be built."""
-    refuse_existing(config.directory)
-    data = load_data(config)
-    split = split_labels(data.train_labels, config.data.labels, seed=config.seed)
-    model = build(config, data)
-    free_heads(config, model.encoder, data)
-    make_augmentation(config, data)
-    bases = set()
-    for epoch in range(config.train.epochs if model.parameters() else 0):
-        model.head.start_epoch(epoch, model.encoder)
-        bases.add(model.head.uses_base)
-    for uses_base in bases:
-        make_batches(config, data.train_labels, split, Ranks(), uses_base)
-    return Run.create(config.directory, config, split)
 
 
 def train(run: Run, *, ranks: Ranks | None = None, reporter: Reporter | None = None) -> dict[str, Any]:
@@ -139,7 +121,7 @@ class Training:
         self.ranks.same_everywhere(self.model.encoder)
         self.ranks.same_everywhere(self.model.head)
         self.encoder = self.model.encoder
-        if self.model.head.trains_encoder:
+        if self.model.trains_encoder:
             freezes = any(isinstance(module, WNLLHead) for module in self.model.head.modules())
             self.encoder = self.ranks.wrap(self.encoder, unused=freezes)
         if self.config.train.compile:
@@ -350,46 +332,3 @@ class Training:
             "images_per_second": round(self.totals["images"] / seconds, 1) if seconds > 0 else None,
             "parameters": {k: sum(p.numel() for p in m.parameters()) for k, m in self.model.parts.items()},
         }
-
-
-def make_augmentation(config: Config, data: TrainTest) -> AbstractAugmentation:
-    """How [data] says that images are changed at random."""
-    if not data.is_image and config.data.augment != "none":
-        raise ConfigError(f'{config.data.name} has points, not images: use data.augment="none"')
-    return augmentation_from_name(config.data.augment, **config.data.augment_options)
-
-
-def make_batches(config: Config, labels: Tensor, split: LabelSplit, ranks: Ranks, uses_base: bool) -> GraphBatches:
-    """The batches that [train] and [base] ask for; this process's share of them."""
-    return GraphBatches(
-        labels,
-        split,
-        batch=config.train.batch,
-        base=config.base.size if uses_base else 0,
-        base_set=base_set_from_name(config.base.strategy, config.base.selection),
-        seed=config.seed,
-        num_replicas=ranks.world,
-        rank=ranks.rank,
-        labelled=config.train.labelled or None,
-        steps=config.train.steps or None,
-        split_base=GRAPHS[config.train.graph].splits_base,
-    )
-
-
-def check_same_start(config: Config, run: Run, source: Run) -> None:
-    """A warm-up may be shared by runs that differ in their head, not by runs that hide other labels."""
-    other = source.config
-    for what, mine, theirs in (
-        ("data", (config.data.name, config.data.pad), (other.data.name, other.data.pad)),
-        (
-            "encoder",
-            (config.model.encoder, dict(config.model.encoder_options)),
-            (other.model.encoder, dict(other.model.encoder_options)),
-        ),
-    ):
-        if mine != theirs:
-            raise RunError(f"warmup.from: {source.directory} has other {what}: {theirs}, here {mine}")
-    if not torch.equal(run.split.labelled, source.split.labelled):
-        raise RunError(
-            f"warmup.from: {source.directory} was made with other labels; use the same data.labels and seed in both"
-        )

@@ -40,9 +40,15 @@ class Model:
     def parts(self) -> dict[str, nn.Module]:
         return {"encoder": self.encoder, "head": self.head}
 
+    @property
+    def trains_encoder(self) -> bool:
+        """Whether the encoder is trained in any epoch; of a switch, by either head."""
+        heads = (self.head.first, self.head.second) if isinstance(self.head, Switch) else (self.head,)
+        return any(head.trains_encoder for head in heads)
+
     def parameters(self) -> list[nn.Parameter]:
-        """All that may be trained: those of the head alone where it does not train the encoder."""
-        parts: Iterable[nn.Module] = self.parts.values() if self.head.trains_encoder else (self.head,)
+        """All that may be trained, in any epoch: those of the head alone where the encoder never is."""
+        parts: Iterable[nn.Module] = self.parts.values() if self.trains_encoder else (self.head,)
         return [p for part in parts for p in part.parameters()]
 
     def train(self) -> None:

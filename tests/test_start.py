@@ -1,0 +1,87 @@
+"""What is wrong with a config is said before a directory is made, and before anything is trained."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from gll.data.datasets import TrainTest
+from gll.train.config import load_config
+from gll.train.loop import new_run, train
+from gll.train.model import build, load_data, restore
+from gll.train.start import check_schedule
+from gll.train.toml import ConfigError
+from tests.test_config import CONFIGS
+from tests.tiny_runs import tiny
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["model.head=wnll"], '"wnll" trains a classifier for 400 epochs .* but has 2 in all'),
+        (["model.head=wnll", "model.head_options.stage1=2"], "lower model.head_options.stage1, for example to 1"),
+        (["model.switch_at=2"], 'switch_at = 2 is never reached, as train.epochs = 2: all epochs would train "mlp"'),
+        (["model.switch_at=1", "train.epochs=0"], "never reached"),
+        (["model.switch_at=1", "model.head=wnll"], "has 1 in all"),
+        (["model.switch_at=1", "model.first=wnll"], "has 1 in all"),
+        (["model.switch_at=1", "model.first=knn"], '"knn" learns nothing'),
+        (["model.switch_at=1", "model.head=knn"], '"knn" learns nothing'),
+    ],
+)
+def test_a_schedule_that_does_not_come_to_pass_is_refused(tmp_path: Path, overrides: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        new_run(tiny(tmp_path, *overrides))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["model.head_options.stage1=1"],
+        ["model.head_options.stage1=2", "model.head_options.stage2=0"],  # a classifier alone, if asked for
+        ["train.epochs=0"],  # tested after a warm-up, for example
+    ],
+)
+def test_other_stages_are_not(tmp_path: Path, overrides: list[str]) -> None:
+    new_run(tiny(tmp_path, "model.head=wnll", *overrides))
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_the_schedules_of_all_configs(path: Path) -> None:
+    images = torch.zeros(1, 3, 8, 8, dtype=torch.uint8)
+    label = torch.zeros(1, dtype=torch.int64)
+    data = TrainTest("none", images, label, images, label, ("a", "b"), (0.0,) * 3, (1.0,) * 3)
+    opening = [line for line in path.read_text().splitlines() if line.startswith("#")]
+    for line in opening:
+        overrides = [word for word in line.split() if re.fullmatch(r"[a-z0-9_.]+=[a-z0-9.%]+", word)]
+        if line is opening[0] or "model.head=wnll" in overrides:
+            config = load_config(path, [o for o in overrides if not o.startswith("data.")])
+            check_schedule(config, build(config, data).head)
+
+
+@pytest.mark.parametrize("order", [("probe", "gll"), ("mlp", "probe")])
+def test_a_switch_to_or_from_a_probe(tmp_path: Path, order: tuple[str, str]) -> None:
+    """The encoder learns in the epochs of the head that trains it, and in no others."""
+    first, second = order
+    options = ["model.switch_at=1", f"model.first={first}", f"model.head={second}", "train.weight_decay=0.1"]
+    config = tiny(tmp_path, *options, "train.optimizer=adamw", "train.lr=0.01")
+    start = build(config, load_data(config)).encoder.state_dict()
+    run = new_run(config)
+    encoders = []
+
+    class Watching(type(run)):  # type: ignore[misc]
+        def save(self, name: str, tensors: dict, state: dict) -> None:
+            encoders.append({n.removeprefix("encoder."): t.clone() for n, t in tensors.items() if "encoder." in n})
+            super().save(name, tensors, state)
+
+    train(Watching(run.directory, config, run.split))
+    same = [
+        all(torch.equal(before[n], after[n]) for n in start)
+        for before, after in zip([start, *encoders], encoders, strict=False)
+    ]
+    assert same == [first == "probe", second == "probe"]
+    assert [row["head"] for row in run.metrics() if row["phase"] == "train"] == [first, second]
+    assert restore(run)[0].head.active is not None
