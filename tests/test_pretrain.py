@@ -327,6 +327,34 @@ def test_a_loss_that_is_not_finite_stops_with_a_diagnosis(tmp_path: Path, monkey
     assert all(torch.isfinite(p).all() for p in encoder.parameters())
 
 
+@pytest.mark.parametrize("every", [1, 5])
+def test_a_last_step_that_overflows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every: int) -> None:
+    """Found before the graph is looked at, and where it is not; `gll pretrain` leaves a line that says so."""
+    step, steps = Contrastive._step, 0
+
+    def breaking(self: Contrastive, index: Tensor, views: torch.Generator) -> Tensor:
+        nonlocal steps
+        steps += 1
+        found = step(self, index, views)
+        if steps == 6:
+            with torch.no_grad():
+                next(self.networks.parameters()).fill_(torch.inf)
+        return found
+
+    monkeypatch.setattr(Contrastive, "_step", breaking)
+    (tmp_path / "c.toml").write_text(TINY)
+    options = ["data.labels=6 each", "base.size=20", "warmup.epochs=4", "warmup.steps=3", f"warmup.every={every}"]
+    found = CliRunner().invoke(app, ["pretrain", str(tmp_path / "c.toml"), f"out={tmp_path / 'a'}", *options])
+    assert found.exit_code == 1
+    assert "the parameters of the warm-up (γ = 0.5) are not finite after epoch 2" in found.output.replace("\n", " ")
+    run = Run.open(tmp_path / "a")
+    last = run.metrics()[-1]
+    assert (last["phase"], "warmup.clip=1" in last["reason"]) == ("stopped", True)
+    stored = run.load("warmup-0.5")
+    assert stored is not None
+    assert stored[1]["epoch"] == 1
+
+
 def test_bfloat16_and_channels_last(tmp_path: Path, device: torch.device) -> None:
     options = ["train.autocast=true", "train.channels_last=true", "warmup.epochs=4", "warmup.gamma=1"]
     config = from_toml(TINY, options)

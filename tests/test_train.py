@@ -16,6 +16,7 @@ from gll.data.datasets import normalize
 from gll.data.random import derived_seed, generator
 from gll.data.sampling import GraphBatches
 from gll.nn.heads import AbstractHead
+from gll.train import evaluate as evaluation
 from gll.train import loop, model
 from gll.train.config import Config, TrainConfig
 from gll.train.distributed import Ranks
@@ -312,21 +313,46 @@ def test_bad_inputs_and_bad_steps_are_told_apart(tmp_path: Path, monkeypatch: py
         train(run)
 
 
-def test_a_checkpoint_of_bad_parameters_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = new_run(tiny(tmp_path, "train.epochs=2"))
+@pytest.mark.parametrize("head", ["gll", "mlp"])
+@pytest.mark.parametrize("what", ["parameters", "statistics"])
+def test_a_last_step_that_overflows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, head: str, what: str) -> None:
+    """Found before the test that follows, which would only say that its features are bad."""
+    run = new_run(tiny(tmp_path, f"model.head={head}", "test.every=1", "train.schedule=constant"))
     step = Training.train_step
 
     def last_update_overflows(self: Training, batch: Any, number: int, lr: float) -> None:
         step(self, batch, number, lr)
         if (self.epoch, number) == (1, 2):
+            names = {"parameters": self.model.encoder.parameters(), "statistics": self.model.encoder.buffers()}
             with torch.no_grad():
-                next(self.model.encoder.parameters()).fill_(float("inf"))
+                next(iter(names[what])).fill_(float("inf"))
 
     monkeypatch.setattr(Training, "train_step", last_update_overflows)
-    monkeypatch.setattr(Training, "test", lambda self: None)
-    with pytest.raises(NonFiniteError, match=r"encoder\..* has values that are not finite"):
+    with pytest.raises(
+        NonFiniteError, match=r"the parameters are not finite at epoch 2, step 3, .*train\.lr.*step before"
+    ):
         train(run)
     assert run.load("train")[1]["epoch"] == 1  # type: ignore[index]
+    assert [row["phase"] for row in run.metrics()] == ["train", "test", "stopped"]
+
+
+def test_features_that_overflow_in_a_test_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = new_run(tiny(tmp_path))
+    monkeypatch.setattr(evaluation, "encode", lambda *args: encode(*args) / 0)
+    with pytest.raises(NonFiniteError, match="the features of a test are not finite"):
+        train(run)
+    assert run.metrics()[-1]["phase"] == "stopped"
+
+
+def test_more_steps_than_notes(tmp_path: Path) -> None:
+    """Notes are read every 20 steps; the sums are those of all steps, whenever that is."""
+    found = []
+    for steps in (20, 23):
+        run = new_run(tiny(tmp_path / str(steps), f"train.steps={steps}", "train.epochs=1"))
+        train(run)
+        found.append(run.metrics()[0])
+    assert [row["step"] for row in found] == [20, 23]
+    assert 0 < found[1]["loss"] < found[0]["loss"]
 
 
 def test_errors_of_other_kinds_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,8 +36,8 @@ __all__ = ["HEADS", "AbstractHead", "GLLHead", "KNNHead", "MLPHead", "ProbeHead"
 class Switch(AbstractHead):
     """One head until an epoch, then another: MLP then GLL at 50 is the paper's GLL-50.
 
-    Which of them is at work is part of `state_dict`. The second counts its own epochs from 0. `trains_encoder` is that of
-    the head at work and changes with it: an optimizer takes the encoder if either head trains it.
+    Which of them is at work is part of `state_dict`. The second counts its own epochs from 0.
+    `trains_encoder` is that of the head at work: an optimizer must take the encoder if either head trains it.
 
     Args:
         first, second: the heads.

@@ -154,6 +154,7 @@ class Contrastive:
                 loss = self._finite(float(total[0]) / done, step, lr)
                 speed = done * self.batch / (time.perf_counter() - start)
                 update(self._steps_done + done, f"loss {loss:.4f}{self._last_error()}, {speed:,.0f} images/s")
+        self._finite_parameters(lr)
         loss, sim, sup = (total / self.steps).tolist()
         both = ({"simclr": sim} if self.gamma > 0 else {}) | ({"supcon": sup} if self.gamma < 1 else {})
         return {"loss": loss, **both, "lr": lr}
@@ -202,6 +203,15 @@ class Contrastive:
                 "The last checkpoint is as it was"
             )
         return loss
+
+    def _finite_parameters(self, lr: float) -> None:
+        """What the last step of an epoch may have spoilt, before it is looked at or stored."""
+        state = self.networks.state_dict().values()
+        if not bool(torch.stack([torch.isfinite(t).all() for t in state if t.is_floating_point()]).all()):
+            raise NonFiniteError(
+                f"the parameters of the warm-up (γ = {self.gamma:g}) are not finite after epoch {self.epoch + 1}, with "
+                f"a learning rate of {lr:.3g}: lower warmup.lr, or set warmup.clip=1. The last checkpoint is as it was"
+            )
 
     @torch.no_grad()
     def _look(self) -> dict[str, Any]:

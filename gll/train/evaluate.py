@@ -19,6 +19,7 @@ from gll.data.sampling import Predictions
 from gll.data.splits import LabelSplit
 from gll.nn.heads import AbstractHead, GLLHead, MLPHead, ProbeHead, Switch, WNLLHead
 from gll.train.config import Config
+from gll.train.finite import NonFiniteError
 from gll.train.model import Model, encode, free_heads
 
 
@@ -62,6 +63,9 @@ def evaluate(model: Model, data: TrainTest, split: LabelSplit, config: Config) -
 
     The first score is that of the model's own head.
 
+    Raises:
+        NonFiniteError: the encoder's features are not finite.
+
     Differentiable in: nothing.
     """
     known = data.test_labels >= 0
@@ -71,10 +75,10 @@ def evaluate(model: Model, data: TrainTest, split: LabelSplit, config: Config) -
     heads = own | {name: head for name, head in free_heads(config, model.encoder, data).items() if name not in own}
     where = torch.device(config.test.device) if config.test.device else data.train.device
     labels = data.train_labels[split.labelled.to(data.train.device)].to(where)
-    z = encode(model.encoder, data.test, data, config).to(where)
+    z = _finite(encode(model.encoder, data.test, data, config).to(where))
     labelled, unlabelled = z[:1], z[:0]  # heads without a graph do not look at them
     if any(map(uses_training_set, heads.values())):
-        both = encode(model.encoder, data.train, data, config).to(where)
+        both = _finite(encode(model.encoder, data.train, data, config).to(where))
         labelled, unlabelled = both[split.labelled.to(where)], both[split.unlabelled.to(where)]
     scores = []
     for name, head in heads.items():
@@ -86,6 +90,15 @@ def evaluate(model: Model, data: TrainTest, split: LabelSplit, config: Config) -
             scores.append(_score(name, inductive, logp[known.to(where)], data.test_labels[known].to(where)))
         head.train(was_training)
     return scores
+
+
+def _finite(features: Tensor) -> Tensor:
+    if not bool(torch.isfinite(features).all()):
+        raise NonFiniteError(
+            "the features of a test are not finite, though the parameters are: the encoder overflows; lower the "
+            "learning rate (train.lr), set train.clip=1, or turn off train.autocast"
+        )
+    return features
 
 
 def name_of(head: AbstractHead, config: Config) -> str:

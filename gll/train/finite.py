@@ -1,8 +1,8 @@
 """Non-finite numbers stop a run, with a diagnosis, and without waiting for the device at every step.
 
 Each step notes a few sums on the device: one number that is finite if all it sums are. The notes are read every few
-steps, together. So a bad step is found a little late, but its own notes say where it began, and no checkpoint is
-written before they were read.
+steps, together. So a bad step is found a little late, but its own notes say where it began. What the last step of an
+epoch did to the parameters is noted too (`end`), and nothing is tested or written before the notes were read.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ class Notes:
         notes.begin(step, lr)
         notes.note("loss", loss)
         ...
-        for row in notes.read(epoch): ...
+        for row in notes.read(epoch): ...  # every few steps: when notes.full
+
+    A row holds what a step began with: its parameters are those before it. `end` notes those after the last.
 
     >>> notes = Notes("cpu", extra=("wrong",))
     >>> notes.begin(0, 0.1)
@@ -55,12 +57,19 @@ class Notes:
 
     def __init__(self, device: str | torch.device, *, extra: tuple[str, ...] = (), size: int = 20) -> None:
         self.columns = {name: i for i, name in enumerate((*STAGES, *extra))}
-        self.table = torch.zeros(size, len(self.columns), dtype=torch.float64, device=device)
+        self.size = size
+        # One more, for the end of an epoch.
+        self.table = torch.zeros(size + 1, len(self.columns), dtype=torch.float64, device=device)
         self.steps: list[tuple[int, float]] = []
 
     def begin(self, step: int, lr: float) -> None:
         """Start the row of a step."""
         self.steps.append((step, lr))
+
+    def end(self, step: int, lr: float, parameters: Iterable[Tensor]) -> None:
+        """Note what the last step has made of parameters and statistics; a row in which all else is zero."""
+        self.begin(step, lr)
+        self.note("parameters", parameters)
 
     def note(self, name: str, values: Tensor | Iterable[Tensor]) -> None:
         """Note the sum of a tensor, or the norm of several."""
@@ -77,7 +86,7 @@ class Notes:
     @property
     def full(self) -> bool:
         """Whether it is time to read."""
-        return len(self.steps) == len(self.table)
+        return len(self.steps) >= self.size
 
     def read(self, epoch: int) -> list[dict[str, float]]:
         """The rows since the last reading; this waits for the device.

@@ -169,6 +169,8 @@ class Training:
                 self.sums["images"] += len(batch)
                 look = self.notes.full or self.step == len(batches)
                 stop = interrupt.asked and self.ranks.world == 1
+                if self.step == len(batches):
+                    self.notes.end(self.step, lr, self.model.numbers())
                 if look or stop:
                     self.read_notes()
                     begun, seconds = time.perf_counter(), time.perf_counter() - begun

@@ -51,6 +51,10 @@ class Model:
         parts: Iterable[nn.Module] = self.parts.values() if self.trains_encoder else (self.head,)
         return [p for part in parts for p in part.parameters()]
 
+    def numbers(self) -> list[Tensor]:
+        """Parameters, and statistics such as those of batch normalisation."""
+        return [t for part in self.parts.values() for t in part.state_dict().values() if t.is_floating_point()]
+
     def train(self) -> None:
         """Training mode: dropout, statistics of the batch. An encoder that the head does not train keeps its own."""
         self.encoder.train(self.head.trains_encoder)

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from gll.train.commands import PROBLEMS, open_config, open_run
 from gll.train.distributed import Ranks
+from gll.train.finite import NonFiniteError
 from gll.train.model import build, find_device, load_data
 from gll.train.pretrain import warm_up
 from gll.train.progress import Reporter
@@ -32,7 +33,11 @@ def run_pretrain(config_path: Path | None, overrides: Sequence[str], resume: Pat
             run = open_run(config, resume, ranks, reporter)
             data = load_data(config, ranks.device)
             with run.working():
-                warm_up(build(config, data).encoder, data, run.split, config, run, reporter=reporter, ranks=ranks)
+                try:
+                    warm_up(build(config, data).encoder, data, run.split, config, run, reporter=reporter, ranks=ranks)
+                except NonFiniteError as error:
+                    run.log(phase="stopped", epoch=0, reason=str(error))
+                    raise
             reporter.say(f"go on with the head: gll train --resume {run.directory}")
             reporter.say(f"or use it in other runs of the same data, seed and encoder: warmup.from={run.directory}")
         return 0
