@@ -1,6 +1,7 @@
 """One test per decision: where the paper is silent or says two things, this is what the library does.
 
-Numbered as in the table of decisions; decision 11 (what a batch counts) concerns training and is tested there.
+Numbered as in the table of decisions; decisions 11 (what a batch counts) and 16 (WNLL) concern training and are
+tested there.
 """
 
 from __future__ import annotations

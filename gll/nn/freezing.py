@@ -16,7 +16,7 @@ def _stand_still(module: nn.Module, inputs: Any) -> None:
 
 @final
 class Frozen:
-    """All layers of a network but the last ones, held still: no gradient, and fixed statistics of batch normalisation.
+    """All layers of a network but some near its end, held still: no gradient, no new statistics of normalisation.
 
     Whoever calls `train()` on the network meanwhile does not wake its batch normalisation.
 
@@ -24,9 +24,10 @@ class Frozen:
         parts: the modules of the network, in the order of the data.
         but_last: how many layers with a weight matrix stay free, at least 1, in the order in which modules were
             registered; what is registered after the first of them, such as its normalisation, is free too.
+        behind: modules after those layers, held still as a whole.
     """
 
-    def __init__(self, parts: Sequence[nn.Module], but_last: int) -> None:
+    def __init__(self, parts: Sequence[nn.Module], but_last: int, behind: Sequence[nn.Module] = ()) -> None:
         self.parts = tuple(parts)
         modules = [(module, part) for part in parts for module in part.modules()]
         weighted = [
@@ -38,7 +39,7 @@ class Frozen:
             raise ValueError(
                 f"{but_last} layers were to stay free, but the network has {len(weighted)} with weights that learn"
             )
-        held = modules[: weighted[-but_last]]
+        held = modules[: weighted[-but_last]] + [(module, part) for part in behind for module in part.modules()]
         self._parameters = [p for module, _ in held for p in module.parameters(recurse=False) if p.requires_grad]
         for parameter in self._parameters:
             # Without its gradient an optimizer passes it over: no momentum, no weight decay.

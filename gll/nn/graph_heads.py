@@ -82,17 +82,20 @@ def _on_graph(
 class WNLLHead(AbstractHead):
     """The weighted nonlocal Laplacian as activation (Wang et al. 2021), which trains in two alternating stages.
 
-    In stage 1 an ordinary classifier trains with the encoder. In stage 2 the classes come from a graph (WNLL) over what
-    the classifier's last layer sees, but the gradient is that of the last layer; and all layers but the last two of
-    encoder and classifier together are frozen. At test time classes come from the graph.
+    In stage 1 an ordinary classifier trains with the encoder. In stage 2 the classes u come from a graph (WNLL) in
+    place of the classifier's last layer, which only lends its gradient: Wᵀ(u - y), less its part along the features.
+    What u does not depend on would grow without end: W, so it stands still; and the length of the features, since the
+    graph sees directions only. The two layers before W learn, all others are frozen. At test time classes come from the
+    graph.
 
     Args:
-        classifier: of stage 1; its last layer lends its gradient to stage 2.
+        classifier: of stage 1; if it is one linear layer, the two that learn in stage 2 are the encoder's last.
         layer: of the graph, for training.
         test_layer: makes the layer for test time.
         stage1, stage2: epochs of each stage at a time.
 
-    Differentiable in: `features` and its parameters: exactly in stage 1, by the surrogate in stage 2.
+    Differentiable in: `features` and its parameters: exactly in stage 1; by the surrogate in stage 2, without its last
+    layer.
     """
 
     def __init__(
@@ -123,7 +126,7 @@ class WNLLHead(AbstractHead):
         if self._frozen is not None and not (self._second and self._frozen.parts[0] is encoder):
             self.release()
         if self._second and self._frozen is None:
-            self._frozen = Frozen((encoder, self.body, self.last), TRAINED_LAYERS)
+            self._frozen = Frozen((encoder, self.body), TRAINED_LAYERS, behind=(self.last,))
 
     def release(self) -> None:
         if self._frozen is not None:
@@ -134,13 +137,14 @@ class WNLLHead(AbstractHead):
         self, features: Tensor, base_features: Tensor | None = None, base_labels: Tensor | None = None
     ) -> Tensor:
         seen = self.body(features)
-        surrogate: Tensor = self.last(seen)
         if not self._second:
-            return surrogate
+            return self.last(seen)
         if base_features is None or base_labels is None:
             raise ValueError("WNLL's second stage solves on a graph: pass base_features and base_labels (uses_base)")
         with torch.no_grad():
             value = self.layer(seen, self.body(base_features), base_labels)
+        length = seen.detach().norm(dim=1, keepdim=True)
+        surrogate = self.last(length * nn.functional.normalize(seen))  # of the same value, its gradient along a sphere
         # Adds nothing to the value, and to the gradient what the last layer gives.
         return value + (surrogate - surrogate.detach())
 
