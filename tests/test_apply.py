@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -73,7 +75,7 @@ def test_predictions_are_those_of_the_runs_own_test(made: Path, gll_run: Trained
     scores = evaluate(gll_run.model, gll_run.data, gll_run.run.split, gll_run.run.config)
     (score,) = [s for s in scores if s.mode == ("inductive" if inductive else "transductive")]
     assert abs(scores[0].loss - scores[1].loss) > 0.01  # else this test could not tell one from the other
-    assert found.errors == round(score.error * 30)
+    assert found.errors(found.new) == round(score.error * 30)
     # The loss of that test, from the probabilities of the true classes: the first or the second of three.
     truth = found.samples.truth.numpy()
     p = np.where(found.first == truth, found.probability, found.next_probability)
@@ -86,7 +88,7 @@ def test_the_mlp_answers_too(made: Path) -> None:
     trained = Trained.open(made / "mlp", device="cpu")
     found = predict(trained, [f"{made}/shapes.npz:test"])
     (score,) = evaluate(trained.model, trained.data, trained.run.split, trained.run.config)
-    assert found.errors == round(score.error * 30)
+    assert found.errors(found.new) == round(score.error * 30)
     x = trained.data.test
     expected = trained.model.head(trained.features(x)).softmax(1).max(1).values
     np.testing.assert_allclose(found.probability, expected.detach().numpy(), rtol=1e-5)
@@ -115,7 +117,88 @@ def test_own_training_images_are_not_put_into_the_graph_twice(
     found = predict(gll_run, [name])
     predict(gll_run, [f"{name}:test"])
     assert sizes == [(120, 15, 0), (30, 15, 75)]
-    assert found.unseen.sum() == 105  # all but the 15 that it was told
+    assert (found.new.sum(), found.hidden.sum()) == (30, 75)  # and 15 that it was told
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of images, called photos, and a run on it, in one folder."""
+    folder = tmp_path_factory.mktemp("own")
+    for part, n, seed in (("train", 45, 3), ("test", 15, 4)):
+        x, y = pictures(n, seed)
+        for c, name in enumerate(CLASSES):
+            save(folder / "photos" / part / name / "deeper", x[y == c])
+    with contextlib.chdir(folder):
+        config = from_toml(
+            'name = "p"\ndevice = "cpu"\nout = "run"\n[data]\nname = "photos"\nlabels = "4 each"\n[base]\nsize = 3\n'
+            "[train]\nepochs = 1\nsteps = 1\nbatch = 12\n[test]\nk = 5"
+        )
+        train(new_run(config))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "new", "hidden", "told"),
+    [
+        ("photos", 15, 33, 12),
+        ("./photos/", 15, 33, 12),
+        ("{here}/photos", 15, 33, 12),
+        ("link", 15, 33, 12),
+        ("elsewhere", 15, 33, 12),
+        ("photos/test", 15, 0, 0),
+        ("photos:test", 15, 0, 0),
+        ("photos/train", 0, 33, 12),
+        ("{here}/photos:train", 0, 33, 12),
+        ("bare.npz", 0, 33, 12),
+        ("labelled.npz", 0, 33, 12),
+    ],
+)
+def test_the_runs_own_images_are_recognised(
+    photos: Path, monkeypatch: pytest.MonkeyPatch, name: str, new: int, hidden: int, told: int
+) -> None:
+    monkeypatch.chdir(photos)
+    trained = Trained.open(Path("run"), device="cpu")
+    if name == "link" and not Path("link").exists():
+        Path("link").symlink_to("photos")
+    if name == "elsewhere":
+        shutil.copytree("photos", "elsewhere")
+    x, y = trained.data.train.numpy(), trained.data.train_labels.numpy()
+    np.savez("bare.npz", images=x)
+    np.savez("labelled.npz", images=x, labels=np.array(CLASSES)[y])
+    found = predict(trained, [name.format(here=photos)])
+    assert (found.new.sum(), found.hidden.sum()) == (new, hidden)
+    own, labels = found.samples.own, found.samples.labels
+    assert int((labels >= 0).sum()) == told
+    assert set(own[labels >= 0].tolist()) == (set(trained.run.split.labelled.tolist()) if told else set())
+    mine = own >= 0
+    assert torch.equal(found.samples.x[mine], trained.data.train[own[mine]])
+    assert torch.equal(found.samples.truth[mine], trained.data.train_labels[own[mine]])
+    assert len(set(own[mine].tolist())) == hidden + told  # each once
+    arrays = embed(trained, [name.format(here=photos)])
+    assert (arrays["labels"] != "").sum() == told if told else "labels" not in arrays
+
+
+def test_a_name_in_other_case_is_the_same_data(tmp_path: Path) -> None:
+    config = from_toml(
+        f'name = "d"\ndevice = "cpu"\nout = "{tmp_path / "run"}"\n[data]\nname = "Digits"\nlabels = "4 each"\n'
+        '[model]\nhead = "mlp"\n[train]\nepochs = 1\nsteps = 1\nbatch = 20\n[test]\nevery = 0'
+    )
+    train(new_run(config))
+    trained = Trained.open(tmp_path / "run", device="cpu")
+    found = read_inputs(["digits:train"], trained.run, trained.data)
+    assert int((found.labels >= 0).sum()) == 40
+    assert torch.equal(found.own, torch.arange(1442))
+
+
+def test_copies_stand_for_the_training_images_one_by_one(made: Path, gll_run: Trained, tmp_path: Path) -> None:
+    data = gll_run.data
+    split = gll_run.run.split
+    told, other = int(split.labelled[0]), int(split.unlabelled[0])
+    alike = replace(data, train=data.train.index_copy(0, torch.tensor([other]), data.train[[told]]))
+    np.savez(tmp_path / "new.npz", images=data.train[[told, told, told]].numpy())
+    found = read_inputs([str(tmp_path / "new.npz")], gll_run.run, alike)
+    assert found.own.tolist() == [*sorted([told, other]), min(told, other)]
+    assert (found.labels >= 0).tolist() == [i == told for i in found.own.tolist()]
 
 
 def test_image_files_are_read_as_the_data_was(made: Path, gll_run: Trained, tmp_path: Path) -> None:
@@ -220,7 +303,7 @@ def test_the_command_prints_a_table_or_csv(made: Path, tmp_path: Path) -> None:
     result = shell("predict", made / "gll", f"{made}/shapes.npz:test", "--rows", "2", "-o", tmp_path / "all.csv")
     assert result.exit_code == 0, result.output
     assert "28 more images" in result.stderr
-    assert "of 30 images of known class, not trained on, are wrong" in result.stderr
+    assert "of 30 images of known class that are new to the run are wrong" in result.stderr
     assert len([line for line in result.stdout.splitlines() if "shapes" in line]) == 2
     again = shell("predict", made / "gll", f"{made}/shapes.npz:test", "--csv")
     assert again.stdout == (tmp_path / "all.csv").read_text()

@@ -118,16 +118,18 @@ class Predictions:
     samples: Samples
 
     @property
-    def unseen(self) -> NDArray[np.bool_]:
-        """Images with a known class that the run was not trained on: those that tell how good it is."""
-        known = (self.samples.truth >= 0) & ((self.samples.own < 0) | (self.samples.labels < 0))
-        return known.numpy()
+    def new(self) -> NDArray[np.bool_]:
+        """Images of known class that are not among the run's training images: those that tell how good it is."""
+        return ((self.samples.truth >= 0) & (self.samples.own < 0)).numpy()
 
     @property
-    def errors(self) -> int:
-        """How many of `unseen` are classified wrongly."""
-        wrong = self.first != self.samples.truth.numpy()
-        return int((wrong & self.unseen).sum())
+    def hidden(self) -> NDArray[np.bool_]:
+        """Training images of known class which the run was not told."""
+        return ((self.samples.truth >= 0) & (self.samples.own >= 0) & (self.samples.labels < 0)).numpy()
+
+    def errors(self, among: NDArray[np.bool_]) -> int:
+        """How many of these are classified wrongly."""
+        return int((among & (self.first != self.samples.truth.numpy())).sum())
 
     def rows(self) -> list[tuple[str, str, str, str, str]]:
         """What is printed: image, class, probability, runner-up and its probability."""
@@ -142,11 +144,13 @@ class Predictions:
         """What to say under the table: rows that are not in it, and how many are right, where that is known."""
         left = 0 if shown is None else len(self.ids) - shown
         lines = [f"{left:,} more images: --csv or -o FILE.csv gives all of them"] if left > 0 else []
-        n = int(self.unseen.sum())
-        if n:
-            lines.append(
-                f"{self.errors:,} of {n:,} images of known class, not trained on, are wrong ({self.errors / n:.2%})"
-            )
+        for which, what in (
+            (self.new, "images of known class that are new to the run"),
+            (self.hidden, "training images whose class was hidden from the run"),
+        ):
+            n, wrong = int(which.sum()), self.errors(which)
+            if n:
+                lines.append(f"{wrong:,} of {n:,} {what} are wrong ({wrong / n:.2%})")
         return lines
 
     HEADER = ("image", "class", "probability", "runner-up", "its probability")
@@ -195,8 +199,8 @@ def predict(trained: Trained, images: Sequence[str], *, inductive: bool = False,
 def embed(trained: Trained, images: Sequence[str], *, convert: bool = False) -> dict[str, NDArray[Any]]:
     """The arrays that `gll embed` writes: features, ids, and classes as far as they are known.
 
-    `labels` holds the names of the classes that may be learned from, empty elsewhere; `truth` all that are known. An
-    array of which nothing is known is left out. `gll fit` reads the file as it is.
+    `labels` holds the names of the classes that may be learned from, empty elsewhere; `truth` all that are known, those
+    hidden from the run among them. An array of which nothing is known is left out. `gll fit` reads the file as it is.
     """
     samples = read_inputs(images, trained.run, trained.data, convert=convert)
     features = trained.features(samples.x).cpu().numpy()

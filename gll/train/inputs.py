@@ -1,11 +1,15 @@
 """What a trained model is to be applied to: image files, folders, .npz files, and data sets by name.
 
 Every argument of `gll embed` and `gll predict` is one of these; together they become one tensor that the run's encoder
-can take, or an error that says what differs from what the run was trained on. Read next: `apply.py`.
+can take, or an error that says what differs from what the run was trained on.
+
+The run's own samples are recognised by their content, whatever file they come from: their hidden classes must not turn
+up as labels, and how well the run does on them is not how well it does on new ones. Read next: `apply.py`.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +21,7 @@ from jaxtyping import Int64, Num
 from torch import Tensor
 
 from gll.data.arrays import TRAIN, TRAIN_LABELS, load_npz, read_samples
-from gll.data.datasets import TrainTest, load
+from gll.data.datasets import TrainTest, data_root, load
 from gll.data.folder import SUFFIXES, list_images, read_images
 from gll.data.readers import DataError, open_npz
 from gll.data.sources import SOURCES
@@ -37,8 +41,8 @@ class Samples:
         x: bytes (n, c, h, w), or points (n, d).
         ids: a name for each, no two alike.
         truth: the class of each, -1 where it is not known.
-        labels: the classes that may be learned from: those of the run's own labelled samples; of other samples all
-            that are known. -1 elsewhere.
+        labels: the classes that may be learned from. Of the run's training samples those it was told; of its test
+            samples none; of other samples all that are known. -1 elsewhere.
         own: which of the run's training samples it is, -1 if none.
 
     Differentiable in: nothing.
@@ -66,11 +70,14 @@ def read_inputs(names: Sequence[str], run: Run, data: TrainTest, *, convert: boo
     if not names:
         raise DataError("no images given")
     found, files = list[Samples](), list[Path]()
+    root = data_root(run.config.data.root or None)
     for name in names:
         source, part = _with_part(name)
-        path = Path(source).expanduser()
-        if source == run.config.data.name:
+        path = _place(source, root)
+        if _same(source, run.config.data.name, root) and not (path.is_dir() and part is None):
             found.append(_from_data(data, part, source, run, data, own=True))
+        elif source.lower() in SOURCES:
+            found.append(_from_data(_padded(load(source, root), run), part, source, run, data, own=False))
         elif path.suffix.lower() in SUFFIXES and path.is_file():
             files.append(path)
         elif path.is_dir() and part is None:
@@ -80,9 +87,6 @@ def read_inputs(names: Sequence[str], run: Run, data: TrainTest, *, convert: boo
             files += inside
         elif path.suffix.lower() == ".npz" and path.is_file():
             found.append(_from_npz(path, part, run, data))
-        elif source.lower() in SOURCES:
-            other = load(source, Path(run.config.data.root) if run.config.data.root else None)
-            found.append(_from_data(_padded(other, run), part, source, run, data, own=False))
         elif path.exists():
             raise DataError(
                 f"{path} is neither a folder of images, nor an .npz file, nor an image ({', '.join(SUFFIXES)})"
@@ -95,6 +99,49 @@ def read_inputs(names: Sequence[str], run: Run, data: TrainTest, *, convert: boo
     if files:
         found.append(_from_files(files, run, data, convert))
     return _joined(found)
+
+
+def _place(source: str, root: Path) -> Path:
+    """Where a file or folder is: from here or from where data sets lie, as in `load`."""
+    here = Path(source).expanduser()
+    return here if here.exists() else root / source
+
+
+def _same(source: str, own: str, root: Path) -> bool:
+    """Whether the run's data is called so too: by a name in any case, or by another path to the same place."""
+    if source.lower() in SOURCES or own.lower() in SOURCES:
+        return source.lower() == own.lower()
+    return _place(source, root).resolve() == _place(own, root).resolve()
+
+
+def _recognised(new: Samples, run: Run, data: TrainTest) -> Samples:
+    """The same, where copies of the run's training and test samples count as these.
+
+    The second of two samples that are alike stands for the second such training sample, and so on.
+    """
+    classes, answers = data.train_labels.cpu(), data.test_labels.cpu()
+    told = run.split.hidden(classes)
+    places: dict[bytes, list[int]] = {}
+    for i, key in enumerate(_digests(data.train)):
+        places.setdefault(key, []).append(i)
+    tests = {key: i for i, key in enumerate(_digests(data.test))}
+    own, labels, truth = new.own.clone(), new.labels.clone(), new.truth.clone()
+    met: dict[bytes, int] = {}
+    for row, key in enumerate(_digests(new.x)):
+        if key in places:
+            met[key] = met.get(key, -1) + 1
+            i = places[key][met[key] % len(places[key])]
+            own[row], labels[row], known = i, told[i], classes[i]
+        elif key in tests:
+            labels[row], known = -1, answers[tests[key]]
+        else:
+            continue
+        truth[row] = known if truth[row] < 0 else truth[row]
+    return replace(new, own=own, labels=labels, truth=truth)
+
+
+def _digests(x: Tensor) -> list[bytes]:
+    return [hashlib.blake2b(row, digest_size=16).digest() for row in x.cpu().contiguous().numpy()]
 
 
 def _with_part(name: str) -> tuple[str, str | None]:
@@ -122,7 +169,7 @@ def _from_data(other: TrainTest, part: str | None, source: str, run: Run, data: 
         labels = run.split.hidden(truth) if mine else torch.full_like(truth, -1) if name == "test" else truth
         ids = tuple(f"{source}:{name}:{i}" for i in range(len(x)))
         made.append(Samples(x, ids, truth, labels, rows if mine else torch.full_like(rows, -1)))
-    return _joined(made)
+    return _joined(made) if own else _recognised(_joined(made), run, data)
 
 
 def _from_npz(path: Path, part: str | None, run: Run, data: TrainTest) -> Samples:
@@ -140,7 +187,7 @@ def _from_npz(path: Path, part: str | None, run: Run, data: TrainTest) -> Sample
         x = _padded(_bare(x, data), run).train
         _check_form(x, str(path), data)
         none = torch.full((len(x),), -1)
-        found = Samples(x, tuple(f"{path}:{i}" for i in range(len(x))), none, none, none)
+        found = _recognised(Samples(x, tuple(f"{path}:{i}" for i in range(len(x))), none, none, none), run, data)
     if ids is None or ids.shape != (len(found.ids),) or ids.dtype.kind not in "iuU":
         return found
     return replace(found, ids=tuple(map(str, ids.tolist())))
@@ -172,7 +219,8 @@ def _from_files(files: list[Path], run: Run, data: TrainTest, convert: bool) -> 
     x = _padded(_bare(x, data), run).train
     _check_form(x, str(files[0]) if len(files) == 1 else f"{files[0].parent} ({len(files):,} images)", data, files=True)
     truth = torch.tensor([data.classes.index(f.parent.name) if f.parent.name in data.classes else -1 for f in files])
-    return Samples(x, tuple(file.as_posix() for file in files), truth, truth, torch.full_like(truth, -1))
+    found = Samples(x, tuple(file.as_posix() for file in files), truth, truth, torch.full_like(truth, -1))
+    return _recognised(found, run, data)
 
 
 def _bare(x: Tensor, data: TrainTest) -> TrainTest:
