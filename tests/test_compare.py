@@ -13,8 +13,10 @@ from typer.testing import CliRunner
 
 from gll.cli import app
 from gll.train.compare import compare, draw
+from gll.train.loop import new_run, train
 from gll.train.records import Curve, find_runs, read_run
 from gll.train.runs import RunError
+from tests.tiny_runs import WARM, tiny
 
 ERRORS = {"mlp": (0.20, 0.26, 0.17), "gll": (0.05, 0.09, 0.10)}
 
@@ -126,6 +128,58 @@ def test_damage_is_named_and_not_fatal(six: Path) -> None:
         assert part in note
     gll = [line for line in found.lines if line.settings["model.head"] == "gll"]
     assert [line.error.values for line in gll] == [(0.10,)]
+
+
+def add_warm_up(run: Path, chosen: float | None) -> None:
+    """As the warm-up logs it with warmup.gamma = "choose": two γ, one after the other, before training."""
+    errors = {0.5: (0.5, 0.2), 1.0: (0.5, 0.4)}
+    rows: list[dict[str, Any]] = [
+        {"phase": "warmup", "gamma": gamma, "epoch": epoch, "loss": 2.0, "graph_error": error}
+        for gamma, values in errors.items()
+        for epoch, error in enumerate(values)
+    ]
+    if chosen is not None:
+        rows.append({"phase": "warmup", "chosen": chosen, "optimistic": False, "candidates": []})
+    text = (run / "metrics.jsonl").read_text()
+    (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows) + text)
+
+
+def test_of_several_gammas_the_chosen_one_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from matplotlib.axes import Axes
+
+    for seed, chosen in enumerate((0.5, 1.0)):
+        add_warm_up(write_run(tmp_path / f"gll-{seed}", seed=seed), chosen)
+    found = compare([tmp_path])
+    assert found.notes == ("gll-0: the warm-up chose γ = 0.5 (seed 0), 1 (seed 1)",)  # and nothing is damaged
+    (line,) = found.lines
+    assert line.as_dict()["gamma"] == [0.5, 1.0]
+    curves = [run.curve("warmup", "graph_error") for run in line.runs]
+    assert curves == [Curve((0, 1), (0.5, 0.2)), Curve((0, 1), (0.5, 0.4))]
+    drawn = []
+    plot = Axes.plot
+    monkeypatch.setattr(Axes, "plot", lambda self, x, y, *a, **k: drawn.append(y) or plot(self, x, y, *a, **k))
+    draw(found, tmp_path / "picture.png")
+    assert pytest.approx((50, 30)) in drawn
+    add_warm_up(write_run(tmp_path / "unfinished", seed=2, epochs=0, finished=False), None)
+    assert read_run(tmp_path / "unfinished").curve("warmup", "graph_error").values == (0.5, 0.4)
+
+
+def test_compare_reads_what_a_choosing_warm_up_writes(tmp_path: Path) -> None:
+    more = ["warmup.gamma=choose", "warmup.candidates=[0.5, 1.0]", "model.head=mlp", "train.epochs=1"]
+    run = new_run(tiny(tmp_path, *WARM, *more))
+    train(run)
+    record = read_run(run.directory)
+    assert record.notes == ()
+    assert record.chose
+    shown = record.curve("warmup", "graph_error")
+    logged = [row for row in run.metrics() if row.get("gamma") == record.gamma and "graph_error" in row]
+    assert list(shown.values) == [row["graph_error"] for row in logged]
+
+
+def test_settings_that_differ_look_different(tmp_path: Path) -> None:
+    for n, lr in enumerate((0.001, 0.0010000001)):
+        write_run(tmp_path / f"r{n}", seed=n, more=f"lr = {lr}")
+    assert [line.settings["lr"] for line in compare([tmp_path]).lines] == ["0.001", "0.0010000001"]
 
 
 def test_nothing_readable_is_an_error(tmp_path: Path) -> None:

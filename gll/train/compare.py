@@ -105,6 +105,7 @@ class Line:
             "head": None if self.test is None else self.test[0],
             "mode": None if self.test is None else self.test[1],
             "epoch": self.epoch,
+            "gamma": [run.gamma for run in self.runs],
             **{key: getattr(self, key).as_dict() for key in ("error", "loss", "train_loss", "seconds")},
         }
 
@@ -183,7 +184,11 @@ def compare(paths: Iterable[Path]) -> Comparison:
             notes.append(
                 f"{names} repeat a seed ({', '.join(map(str, seeds))}): the deviation is smaller than it should be"
             )
-        lines += _lines(dict(zip(keys, group, strict=False)), members)
+        made = _lines(dict(zip(keys, group, strict=False)), members)
+        if any(run.chose for run in members):
+            names = ", ".join(f"{shown(run.gamma)} (seed {run.seed})" for run in members if run.chose)
+            notes.append(f"{made[0].name}: the warm-up chose γ = {names}")
+        lines += made
     return Comparison(keys, tuple(lines), tuple(notes))
 
 
@@ -204,7 +209,8 @@ def shown(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return f"{value:g}"
+        short = f"{value:g}"
+        return short if float(short) == value else repr(value)  # what differs must look different
     if isinstance(value, list):
         return ", ".join(map(shown, value)) or "none"
     return str(value)
@@ -212,6 +218,8 @@ def shown(value: Any) -> str:
 
 def draw(comparison: Comparison, path: Path, name: Callable[[Line], str] = lambda line: line.name) -> None:
     """Training loss and test error against the epoch: thin lines are runs, thick ones the mean over seeds.
+
+    Where a run was warmed up, also the graph's error on hidden labels in the warm-up, with the γ that was kept.
 
     Training losses of different heads are different functions: they show whether training still moves, not which
     head is better.
@@ -225,26 +233,30 @@ def draw(comparison: Comparison, path: Path, name: Callable[[Line], str] = lambd
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
-    figure = Figure(figsize=(10, 4.2), layout="constrained")
+    warm = any(run.curve("warmup", "graph_error").values for line in comparison.lines for run in line.runs)
+    figure = Figure(figsize=(15 if warm else 10, 4.2), layout="constrained")
     canvas = FigureCanvasAgg(figure)
     kind = path.suffix.lstrip(".").lower() or "png"
     if kind not in canvas.get_supported_filetypes():
         raise ValueError(f"{path}: pictures can be {', '.join(sorted(canvas.get_supported_filetypes()))}, not {kind!r}")
-    loss, error = figure.subplots(1, 2)
+    *before, loss, error = figure.subplots(1, 3 if warm else 2)
     colours: dict[tuple[Record, ...], str] = {}
     tests: dict[tuple[Record, ...], int] = {}
     for line in comparison.lines:
         if line.runs not in colours:  # runs with two tests have one training curve
             colours[line.runs] = f"C{len(colours) % 10}"
             _draw_group(loss, [run.curve("train", "loss") for run in line.runs], colours[line.runs], "-", name(line))
+            looks = [_percent(run.curve("warmup", "graph_error")) for run in line.runs]
+            for axis in before:
+                _draw_group(axis, looks, colours[line.runs], "-", name(line))
         colour = colours[line.runs]
         tests[line.runs] = tests.get(line.runs, -1) + 1
         style = ("-", "--", ":", "-.")[tests[line.runs] % 4]  # the first test is that of the head that was trained
         if line.test is not None:
-            curves = [run.curve("test", "error", line.test) for run in line.runs]
-            percent = [Curve(c.epochs, tuple(100 * v for v in c.values)) for c in curves]
+            percent = [_percent(run.curve("test", "error", line.test)) for run in line.runs]
             _draw_group(error, percent, colour, style, f"{name(line)} ({', '.join(line.test)})")
-    for axis, label in ((loss, "training loss"), (error, "test error, %")):
+    labels = (*("graph's error in the warm-up, %" for _ in before), "training loss", "test error, %")
+    for axis, label in zip((*before, loss, error), labels, strict=True):
         axis.set_xlabel("epoch")
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))
         axis.set_ylabel(label)
@@ -254,6 +266,10 @@ def draw(comparison: Comparison, path: Path, name: Callable[[Line], str] = lambd
     path.parent.mkdir(parents=True, exist_ok=True)
     with complete_file(path) as part:
         figure.savefig(part, format=kind, dpi=120)
+
+
+def _percent(curve: Curve) -> Curve:
+    return Curve(curve.epochs, tuple(100 * value for value in curve.values))
 
 
 def mean_curve(curves: Sequence[Curve]) -> Curve:

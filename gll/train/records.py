@@ -62,12 +62,27 @@ class Record:
         """What was tested, as (head, transductive or inductive)."""
         return list(dict.fromkeys(_tested(row) for row in self.rows if row["phase"] == "test"))
 
+    @property
+    def gamma(self) -> Any:
+        """The γ of the warm-up: that which was chosen, or while none is, the one that is being tried; None if none."""
+        chosen = [row["chosen"] for row in self.rows if row["phase"] == "warmup" and "chosen" in row]
+        tried = [row["gamma"] for row in self.rows if row["phase"] == "warmup" and "gamma" in row]
+        return (chosen or tried or [None])[-1]
+
+    @property
+    def chose(self) -> bool:
+        """Whether the warm-up has tried several γ and chosen one."""
+        return any("chosen" in row for row in self.rows if row["phase"] == "warmup")
+
     def curve(self, phase: str, figure: str, test: tuple[str, str] | None = None) -> Curve:
         """`figure` ("loss", "error", ...) of a phase ("train", "test", "warmup") against the epoch.
 
-        A figure that was not finite is stored as null, and is NaN here: it must not give way to an earlier one.
+        A figure that was not finite is stored as null, and is NaN here: it must not give way to an earlier one. Of a
+        warm-up with several γ, it is the curve of `gamma`.
         """
         rows = [r for r in self.rows if r["phase"] == phase and figure in r and test in (None, _tested(r))]
+        if phase == "warmup":
+            rows = [r for r in rows if "epoch" in r and r.get("gamma") == self.gamma]
         rows.sort(key=lambda row: int(row["epoch"]))
         values = (math.nan if row[figure] is None else float(row[figure]) for row in rows)
         return Curve(tuple(int(row["epoch"]) for row in rows), tuple(values))
@@ -116,7 +131,9 @@ def _read_metrics(path: Path) -> tuple[tuple[Mapping[str, Any], ...], list[str]]
             continue
         try:
             row = json.loads(line)
-            rows[(str(row["phase"]), int(row["epoch"]), *_tested(row))] = row
+            chosen = row["phase"] == "warmup" and "chosen" in row  # is about the warm-up, not about an epoch of it
+            epoch = None if chosen else int(row["epoch"])
+            rows[(str(row["phase"]), epoch, *_tested(row), row.get("gamma"))] = row
         except (ValueError, TypeError, KeyError):
             if number < len(lines):
                 broken.append(number)
