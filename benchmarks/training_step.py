@@ -186,12 +186,14 @@ def figures(rounds: list[list[float]]) -> dict[str, float]:
 def waits(run: Callable[[], Any]) -> int:
     """How often the CPU waits for the GPU."""
     torch.cuda.synchronize()
-    torch.cuda.set_sync_debug_mode("warn")
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
-        run()
-    torch.cuda.set_sync_debug_mode("default")
-    return sum("synchroniz" in str(w.message) for w in seen)
+        torch.cuda.set_sync_debug_mode("warn")
+        try:
+            run()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+    return sum("called a synchronizing" in str(w.message) for w in seen)
 
 
 def measure(network: str, batch: int, data: TrainTest, settings: dict[str, Any]) -> dict[str, Any]:

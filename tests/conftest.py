@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 import hypothesis
 import jaxtyping
@@ -28,6 +30,25 @@ def device(request: pytest.FixtureRequest) -> torch.device:
     if request.param == "cuda" and not torch.cuda.is_available():
         pytest.skip("no CUDA device")
     return torch.device(request.param)
+
+
+@contextmanager
+def _gpu_waits(mode: str) -> Iterator[None]:
+    before = torch.cuda.get_sync_debug_mode()
+    with warnings.catch_warnings():
+        # "Synchronization debug mode is a prototype feature": as an error it would leave the mode on for later tests.
+        warnings.filterwarnings("ignore", "Synchronization debug mode", UserWarning)
+        torch.cuda.set_sync_debug_mode(mode)
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode(before)
+
+
+@pytest.fixture
+def gpu_waits() -> Callable[[str], AbstractContextManager[None]]:
+    """`with gpu_waits("error")`: where the CPU waits for the GPU, there is an error ("warn": a warning)."""
+    return _gpu_waits
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib
 import json
 import pickle
+import warnings
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from typer.testing import CliRunner
 from benchmarks import _pillow as pillow
 from gll.data import augment, geometry, operations, pool
 
+GpuWaits = Callable[[str], AbstractContextManager[None]]  # the fixture of conftest.py
 SIZES = {"colour": (3, 32, 32), "grey": (1, 28, 28), "oblong": (3, 20, 33), "tiny": (3, 2, 2)}
 
 
@@ -206,16 +209,32 @@ def test_chance_comes_from_the_generator_alone(name: str, device: torch.device) 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", augment.AUGMENTATIONS)
-def test_a_generator_of_the_cpu_never_waits_for_the_gpu(name: str) -> None:
+def test_a_generator_of_the_cpu_never_waits_for_the_gpu(name: str, gpu_waits: GpuWaits) -> None:
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device")
     images = photographs(3, 32, 32).cuda()
     augmentation = augment.augmentation_from_name(name)
-    torch.cuda.set_sync_debug_mode("error")
-    try:
+    with gpu_waits("error"):
         augmentation(images, torch.Generator().manual_seed(0))
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
+
+
+def test_watching_for_waits_ends_with_the_test(gpu_waits: GpuWaits, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As PyTorch behaves on a GPU: it warns when the mode is set, and sets it even if the warning is an error."""
+    modes: list[str | int] = [0]
+
+    def set_mode(mode: str | int) -> None:
+        modes.append(mode)
+        if mode:
+            warnings.warn("Synchronization debug mode is a prototype feature", UserWarning, stacklevel=2)
+
+    monkeypatch.setattr(torch.cuda, "get_sync_debug_mode", lambda: modes[-1])
+    monkeypatch.setattr(torch.cuda, "set_sync_debug_mode", set_mode)
+    with pytest.raises(RuntimeError, match="called a synchronizing"), gpu_waits("error"):  # noqa: PT012
+        assert modes == [0, "error"]
+        raise RuntimeError("called a synchronizing CUDA operation")
+    assert modes == [0, "error", 0]
+    with pytest.raises(UserWarning, match="prototype"):
+        set_mode("error")  # without it, a warning is an error here
 
 
 IMAGES = {c: photographs(c, 12, 9) for c in (1, 3)}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import pickle
 import warnings
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import pytest
 import torch
@@ -302,7 +304,9 @@ class TestRecordings:
                 torch.testing.assert_close(out, expected, rtol=1e-6, atol=1e-6)
 
     @pytest.mark.parametrize("calls", [1, 5])
-    def test_one_synchronisation_in_the_forward_pass_and_none_in_the_backward(self, calls: int) -> None:
+    def test_one_synchronisation_in_the_forward_pass_and_none_in_the_backward(
+        self, calls: int, gpu_waits: Callable[[str], AbstractContextManager[None]]
+    ) -> None:
         x, y = data(torch.device("cuda"))
         layer = self.layer()
         for _ in range(calls):
@@ -310,13 +314,10 @@ class TestRecordings:
         x = x.clone().requires_grad_()
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            torch.cuda.set_sync_debug_mode("warn")
-            try:
+            with gpu_waits("warn"):
                 out = layer(x[30:], x[:30], y[:30])
                 in_forward = len(caught)
                 out.sum().backward()
-            finally:
-                torch.cuda.set_sync_debug_mode("default")
         looks = ["called a synchronizing" in str(w.message) for w in caught]
         count = [sum(looks[:in_forward]), sum(looks[in_forward:])]
         assert used(layer)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -420,17 +422,16 @@ def test_the_projection_of_a_warm_up_is_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.gpu
-def test_a_step_does_not_wait_for_the_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_does_not_wait_for_the_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gpu_waits: Callable[[str], AbstractContextManager[None]]
+) -> None:
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device")
     step = Training.train_step
 
     def watched(self: Training, batch: Any, number: int, lr: float) -> None:
-        torch.cuda.set_sync_debug_mode("error" if number > 0 else "default")  # the first step fills caches
-        try:
+        with gpu_waits("error" if number > 0 else "default"):  # the first step fills caches
             step(self, batch, number, lr)
-        finally:
-            torch.cuda.set_sync_debug_mode("default")
 
     monkeypatch.setattr(Training, "train_step", watched)
     train(new_run(tiny(tmp_path, "device=cuda", "model.head=mlp", "train.autocast=true", "train.channels_last=true")))
