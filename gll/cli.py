@@ -1,21 +1,17 @@
-"""The command line: `gll moons`, `gll doctor FILE.npz`, `gll fit FEATURES.npz`."""
+"""The command line: arguments and options of every command. The work is done elsewhere, imported when it is needed."""
 
 from __future__ import annotations
 
 import enum
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from gll.data.commands import app as data_app
-
-if TYPE_CHECKING:
-    from gll.fit import Outcome
 
 app = typer.Typer(
     help="Graph learning layers: spread a few labels over a similarity graph, with exact gradients.",
@@ -195,6 +191,7 @@ def doctor(
     """Say what one should know about a set of features before building a graph from it."""
     from gll.doctor import examine, load_npz
     from gll.features import Metric
+    from gll.summary import doctor_table
 
     try:
         x, y = load_npz(file, features, labels)
@@ -206,31 +203,8 @@ def doctor(
     if as_json:
         print(json.dumps(report.as_dict(), indent=1))
         return
-    table = Table(title=f"{file.name}: {report.points:,} points in {report.dimensions} dimensions, {report.dtype}")
-    table.add_column("finding")
-    table.add_column("value", justify="right")
-    r = report
-    rows = [
-        ("rows with NaN or infinity", f"{r.rows_not_finite:,}"),
-        ("rows of zeros", f"{r.zero_rows:,}"),
-        ("constant dimensions", f"{r.constant_dimensions:,}"),
-        ("exact duplicates (largest group)", f"{r.duplicates:,} ({r.largest_group_of_copies:,})"),
-        (f"edges at k = {r.k} (of weight zero)", f"{r.edges:,} ({r.vanished_edges:,})"),
-        ("components (largest, isolated points)", f"{r.components:,} ({r.largest_component:,}, {r.isolated_points:,})"),
-        ("degree: min, median, max", f"{r.degree_min:.3g}, {r.degree_median:.3g}, {r.degree_max:.3g}"),
-        ("bandwidth: min, median, max", f"{r.bandwidth_min:.3g}, {r.bandwidth_median:.3g}, {r.bandwidth_max:.3g}"),
-    ]
-    if r.labelled:
-        rows += [
-            ("labels (classes)", f"{r.labelled:,} ({r.classes:,})"),
-            ("components without a label", f"{r.components_without_label:,}"),
-            ("points no label reaches", f"{r.unreached:,}"),
-            ("condition estimate", f"{r.condition:.1e}" if r.condition > 0 else "nothing to solve"),
-        ]
-    for row in rows:
-        table.add_row(*row)
-    console.print(table)
-    for line in r.advice:
+    console.print(doctor_table(report, file.name))
+    for line in report.advice:
         console.print(f"• {line}", highlight=False)
 
 
@@ -325,6 +299,7 @@ def fit(
 ) -> None:
     """Spread a few labels over all points, from files, and say how it went."""
     from gll import fit as work
+    from gll.summary import fit_tables
 
     errors = Console(stderr=True, soft_wrap=True, highlight=False)
 
@@ -340,7 +315,7 @@ def fit(
         for note in outcome.notes:
             say(" (note)", "yellow", note)
         if not quiet:
-            _print_outcome(outcome)
+            console.print(*fit_tables(outcome), Text(outcome.model.description_), sep="\n")
         written = work.write(outcome)
     except (OSError, ValueError) as error:
         say("", "red", str(error))
@@ -350,41 +325,3 @@ def fit(
         raise typer.Exit(130) from None
     if not quiet:
         console.print(Text(f"wrote {', '.join(map(str, written))}" if written else "nothing written: give --out"))
-
-
-def _print_outcome(outcome: Outcome) -> None:
-    """The summary, as tables."""
-    from gll.fit import shown
-
-    table = Table(title="classes")
-    for name in ("class", "labels", "predicted", "confidence"):
-        table.add_column(name, justify="left" if name == "class" else "right")
-    for c in outcome.classes:
-        sure = "–" if c.confidence != c.confidence else f"{c.confidence:.2f}"
-        table.add_row(Text(shown(c.name)), f"{c.given:,}", f"{c.predicted:,}", sure)
-    console.print(table)
-    g, m = outcome.graph, outcome.model
-    table = Table(title="graph")
-    table.add_column("finding")
-    table.add_column("value", justify="right")
-    table.add_row("nodes (points)", f"{g.nodes:,} ({g.points:,})")
-    table.add_row("edges", f"{g.edges:,}")
-    table.add_row("components (largest)", f"{g.components:,} ({g.largest:,})")
-    table.add_row("points no label reaches", f"{g.unreached:,}")
-    table.add_row("recall of the search", "exact" if g.exact else f"{g.recall:.4f}")
-    for name, seconds in m.timings_.items():
-        table.add_row(f"seconds: {name}", f"{seconds:.2f}")
-    if outcome.request.calibrate:
-        table.add_row("temperature", f"{m.temperature_:.3f}")
-    console.print(table)
-    if outcome.uncertain:
-        table = Table(title="what to label next")
-        for name in ("point" if outcome.features.ids is None else "id", "most probable", "next", "margin"):
-            table.add_column(name, justify="right" if name == "margin" else "left")
-        for u in outcome.uncertain:
-            best = f"{shown(u.first)} ({u.first_probability:.2f})"
-            next_ = f"{shown(u.second)} ({u.second_probability:.2f})"
-            both = ("no label reaches it", "") if u.unreached else (best, next_)
-            table.add_row(Text(shown(u.name)), *map(Text, both), f"{u.margin:.3f}")
-        console.print(table)
-    console.print(Text(m.description_))
