@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import socket
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,34 +10,16 @@ from torch import Tensor, nn
 
 from gll.train.distributed import GRAPHS, Gathered, PerRank, Ranks, synchronize_batchnorm
 from tests import ranks as worker
+from tests.launch import two_processes
 
-ROOT = Path(__file__).parent.parent
 TIGHT = {"rtol": 1e-9, "atol": 1e-12}
 
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """What each of two processes computed, started as torchrun starts them (which would take seconds longer)."""
+    """What each of two processes computed."""
     folder = tmp_path_factory.mktemp("ranks")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    common = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
-    processes = [
-        subprocess.Popen(
-            [sys.executable, str(ROOT / "tests/ranks.py"), str(folder)],
-            env=os.environ | common | {"RANK": rank, "LOCAL_RANK": rank, "PYTHONPATH": str(ROOT)},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in ("0", "1")
-    ]
-    try:
-        errors = [process.communicate(timeout=300)[1] for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    assert [process.returncode for process in processes] == [0, 0], "\n".join(errors)
+    two_processes("ranks.py", str(folder))
     return [torch.load(folder / f"rank{r}.pt", weights_only=True) for r in range(2)]
 
 

@@ -5,17 +5,19 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from gll.data.datasets import TrainTest
-from gll.train.config import load_config
+from gll.train.config import load_config, with_values
 from gll.train.loop import new_run, train
 from gll.train.model import build, load_data, restore
+from gll.train.runs import Run, RunError
 from gll.train.start import check_schedule
 from gll.train.toml import ConfigError
 from tests.test_config import CONFIGS
-from tests.tiny_runs import tiny
+from tests.tiny_runs import WARM, digits, tiny
 
 
 @pytest.mark.parametrize(
@@ -85,3 +87,94 @@ def test_a_switch_to_or_from_a_probe(tmp_path: Path, order: tuple[str, str]) -> 
     assert same == [first == "probe", second == "probe"]
     assert [row["head"] for row in run.metrics() if row["phase"] == "train"] == [first, second]
     assert restore(run)[0].head.active is not None
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["test.device=gpu"], 'test.device must be "auto", "cpu"'),
+        ([*WARM, "warmup.augment=simclrr"], "simclrr"),
+        ([*WARM, "data.name=moons", "model.encoder=mlp", "base.size=6"], "points, not images"),
+        (
+            [*WARM, "data.labels=1 each", "base.size=9", "model.head=mlp", "warmup.gamma=choose"],
+            "no class has two labels",
+        ),
+        ([*WARM, "warmup.keep_projection=true"], "no layers of its own"),
+        ([*WARM, "warmup.keep_projection=true", "model.head=linear"], "not like the projection's"),
+        (["warmup.from=nowhere"], "nowhere does not exist"),
+    ],
+)
+def test_what_comes_late_is_tried_early(tmp_path: Path, overrides: list[str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        new_run(tiny(tmp_path, *overrides))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_warm_up_that_is_not_finished_cannot_be_taken(tmp_path: Path) -> None:
+    first = new_run(tiny(tmp_path / "a", *WARM))
+    with pytest.raises(RunError, match="has no finished warm-up"):
+        new_run(tiny(tmp_path / "b", f"warmup.from={first.directory}"))
+    assert not (tmp_path / "b").exists()
+
+
+def other_data(path: Path, change: str) -> None:
+    """Write the digits of the other tests to `path`, with something changed."""
+    arrays = dict(np.load(digits()))
+    if change == "pixel":
+        arrays["x_train"][7, 0, 3, 3] ^= 1
+    elif change == "label":
+        arrays["y_train"][7] = (arrays["y_train"][7] + 1) % 10
+    elif change == "fewer":
+        arrays |= {name: arrays[name][:-1] for name in ("x_train", "y_train")}
+    elif change == "test":
+        arrays |= {name: arrays[name][:-1] for name in ("x_test", "y_test")}
+    np.savez(path, **arrays)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("pixel", "it has other training samples, or in another order. The run"),
+        ("label", "it has other labels. The run"),
+        ("fewer", "it has 399 training samples in place of 400"),
+    ],
+)
+def test_other_data_is_refused(tmp_path: Path, change: str, message: str) -> None:
+    """In going on, in testing, and for taking a warm-up."""
+    path = tmp_path / "d.npz"
+    other_data(path, "")
+    config = tiny(tmp_path, f"data.name={path}", "train.epochs=1", *WARM)
+    run = new_run(config)
+    train(run)
+    other_data(path, change)
+    with pytest.raises(RunError, match=message):
+        restore(run)
+    (run.directory / "result.json").unlink()
+    with pytest.raises(RunError, match=message):
+        train(run)
+    with pytest.raises(RunError, match=r"warmup\.from: .* (other data|other labels)"):
+        new_run(tiny(tmp_path / "b", f"data.name={path}", f"warmup.from={run.directory}"))
+    other_data(path, "")
+    train(run)
+
+
+def test_data_that_has_only_moved_is_the_same(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        other_data(tmp_path / f"{name}.npz", "")
+    run = new_run(tiny(tmp_path, f"data.name={tmp_path / 'a.npz'}", "train.epochs=1"))
+    train(run)
+    moved = Run(run.directory, with_values(run.config, f"data.name={tmp_path / 'b.npz'}"), run.split)
+    restore(moved)
+    other_data(tmp_path / "b.npz", "test")  # what it is tested on may change
+    restore(moved)
+    (run.directory / "data.json").unlink()  # a run of before there were fingerprints
+    other_data(tmp_path / "b.npz", "pixel")
+    restore(moved)
+
+
+def test_the_callers_random_numbers_are_left_alone(tmp_path: Path) -> None:
+    torch.manual_seed(3)
+    expected = torch.rand(4)
+    torch.manual_seed(3)
+    train(new_run(tiny(tmp_path, *WARM)))
+    assert torch.equal(torch.rand(4), expected)

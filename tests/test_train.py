@@ -124,7 +124,7 @@ def test_hidden_labels_are_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             labels[run.split.unlabelled] = labels[run.split.unlabelled].flip(0)
             assert not torch.equal(labels, data.train_labels)
             changed = dataclasses.replace(data, train_labels=labels)
-            monkeypatch.setattr(loop, "load_data", lambda *args, changed=changed: changed)
+            monkeypatch.setattr(loop, "data_of", lambda *args, changed=changed: changed)
         train(run)
         found.append((lines(run), run.load("train")))
     assert found[0][0] == found[1][0]
@@ -398,7 +398,7 @@ def test_a_warm_up_is_shared(tmp_path: Path) -> None:
     wrongs = {"data.labels=7 each": labels, "seed=1": labels, "model.encoder_options.feature_dim=32": encoder}
     for wrong, message in wrongs.items():
         with pytest.raises(RunError, match=message):
-            train(new_run(tiny(tmp_path / message / wrong[:4], *same, wrong)))
+            new_run(tiny(tmp_path / message / wrong[:4], *same, wrong))
 
 
 def test_the_projection_of_a_warm_up_is_kept(tmp_path: Path) -> None:
@@ -418,7 +418,7 @@ def test_the_projection_of_a_warm_up_is_kept(tmp_path: Path) -> None:
         ("c", "model.head=linear", "not like"),
     ):
         with pytest.raises(ConfigError, match=message):
-            train(new_run(tiny(tmp_path / name, *options, option)))
+            new_run(tiny(tmp_path / name, *options, option))
 
 
 @pytest.mark.gpu

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from numbers import Integral
 
 import torch
@@ -50,3 +52,22 @@ def generator(seed: int, *keys: int | str, device: torch.device | str = "cpu") -
     Differentiable in: nothing.
     """
     return torch.Generator(device).manual_seed(derived_seed(seed, *keys))
+
+
+@contextmanager
+def own_random_state() -> Iterator[None]:
+    """Whatever is seeded and drawn inside, PyTorch's own generators are as before at the end, on all devices.
+
+    >>> torch.manual_seed(0)
+    <torch._C.Generator object at ...>
+    >>> expected = torch.rand(1)
+    >>> torch.manual_seed(0)
+    <torch._C.Generator object at ...>
+    >>> with own_random_state():
+    ...     drawn = torch.manual_seed(5)
+    >>> torch.equal(torch.rand(1), expected)
+    True
+    """
+    gpus = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else range(0)
+    with torch.random.fork_rng(gpus):
+        yield

@@ -19,7 +19,7 @@ from gll.train.finite import NonFiniteError
 from gll.train.loop import new_run, train
 from gll.train.model import CHECKPOINT, find_device, restore
 from gll.train.progress import Reporter, clock
-from gll.train.runs import Run
+from gll.train.runs import Run, RunError
 from gll.train.toml import ConfigError
 
 PROBLEMS = (OSError, ValueError, NonFiniteError)
@@ -62,17 +62,24 @@ def open_config(config_path: Path | None, overrides: Sequence[str], resume: Path
 
 def open_run(config: Config, resume: Path | None, ranks: Ranks, reporter: Reporter) -> Run:
     """The run: a new one, made by the first process, or that to go on with."""
-    if resume is None and ranks.is_first:
-        run = new_run(config)
-        reporter.say(f"{config.name}, seed {config.seed}: {run.directory}")
-        if not Board.available():
-            reporter.say("TensorBoard is not installed: the metrics are in metrics.jsonl only")
-    ranks.barrier()
-    if resume is None and ranks.is_first:
+    if resume is not None:
+        run = Run.open(resume, writes=ranks.is_first)
+        if run.result() is None:
+            run.note_resume()
         return run
-    run = Run.open(resume or config.directory, writes=ranks.is_first)
-    if resume is not None and run.result() is None:
-        run.note_resume()
+    if not ranks.is_first:
+        if ranks.any(False):
+            raise RunError("the first process could not start: see what it says")
+        return Run.open(config.directory, writes=False)
+    try:
+        run = new_run(config, ranks)
+    except BaseException:
+        ranks.any(True)  # the others wait for this
+        raise
+    ranks.any(False)
+    reporter.say(f"{config.name}, seed {config.seed}: {run.directory}")
+    if not Board.available():
+        reporter.say("TensorBoard is not installed: the metrics are in metrics.jsonl only")
     return run
 
 

@@ -207,6 +207,7 @@ class TrainConfig:
         channels_last: memory layout of images and convolutions; faster on a GPU.
         compile: compile the encoder with torch.compile.
         graph: with several processes: one graph a "rank", or one over the features "gathered" from all.
+        sync_batchnorm: with several GPUs: take the statistics of batch normalisation over all of them.
         save_every: epochs between two checkpoints.
     """
 
@@ -226,6 +227,7 @@ class TrainConfig:
     channels_last: bool = False
     compile: bool = False
     graph: str = "rank"
+    sync_batchnorm: bool = False
     save_every: int = 1
 
     def __post_init__(self) -> None:

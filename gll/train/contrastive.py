@@ -25,7 +25,7 @@ from gll.train.distributed import Ranks
 from gll.train.finite import NonFiniteError
 from gll.train.optimize import learning_rate, load_optimizer, make_optimizer, optimizer_tensors, set_learning_rate
 from gll.train.progress import Reporter, Update
-from gll.train.runs import Run
+from gll.train.runs import Run, same_processes
 from gll.train.watch import Look, Watch
 
 READ = 20  # steps between two readings of the loss: each waits for the device
@@ -111,6 +111,7 @@ class Contrastive:
         w, run = self.task.config.warmup, self.task.run
         stored = run.load(self.name)
         if stored is not None:
+            same_processes(run, stored[1], self.task.ranks)
             self._restore(*stored)
             if stored[1]["done"]:
                 return self.kept
@@ -259,6 +260,7 @@ class Contrastive:
             tensors |= {f"kept.{k}": v for k, v in self.kept_state.items()} | optimizer_tensors(self.optimizer)
         looks = {"best": _record(self.best), "last": _record(self.last)}
         state = {"done": done, "epoch": self.epoch, "worse": self.worse, "kept": dataclasses.asdict(self.kept), **looks}
+        state["processes"] = self.task.ranks.world
         self.task.run.save(self.name, tensors, state)
 
     def _restore(self, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:

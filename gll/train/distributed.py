@@ -133,7 +133,8 @@ class Ranks:
     def average_gradients(self, module: nn.Module) -> None:
         """Average over ranks the gradients of a module that is not wrapped; after `backward`.
 
-        Parameters without a gradient on this rank count as zero, as long as they require one.
+        Parameters without a gradient on this rank count as zero, as long as they require one. So pass what is at work:
+        of a `Switch`, its `active` head. An optimizer that gets zeros for the other one still decays its weights.
         """
         if self.world == 1:
             return

@@ -20,7 +20,7 @@ from gll.data.splits import LabelSplit
 from gll.nn.heads import AbstractHead, GLLHead, MLPHead, ProbeHead, Switch, WNLLHead
 from gll.train.config import Config
 from gll.train.finite import NonFiniteError
-from gll.train.model import Model, encode, free_heads
+from gll.train.model import Model, encode, find_device, free_heads
 
 
 @final
@@ -73,7 +73,7 @@ def evaluate(model: Model, data: TrainTest, split: LabelSplit, config: Config) -
         return []
     own = {name_of(model.head, config): model.head}
     heads = own | {name: head for name, head in free_heads(config, model.encoder, data).items() if name not in own}
-    where = torch.device(config.test.device) if config.test.device else data.train.device
+    where = find_device(config.test.device, "test.device") if config.test.device else data.train.device
     labels = data.train_labels[split.labelled.to(data.train.device)].to(where)
     z = _finite(encode(model.encoder, data.test, data, config).to(where))
     labelled, unlabelled = z[:1], z[:0]  # heads without a graph do not look at them

@@ -21,18 +21,18 @@ import torch
 from torch import Tensor
 
 from gll.data.datasets import normalize
-from gll.data.random import derived_seed, generator
+from gll.data.random import derived_seed, generator, own_random_state
 from gll.data.sampling import Batch, GraphBatches
 from gll.nn.heads import WNLLHead
 from gll.train.distributed import GRAPHS, Ranks
-from gll.train.evaluate import evaluate, name_of, predictions, rows
+from gll.train.evaluate import at_work, evaluate, name_of, predictions, rows
 from gll.train.finite import NonFiniteError, Notes
 from gll.train.interrupt import Interrupt
-from gll.train.model import CHECKPOINT, build, features, find_device, keep_projection, load_data
+from gll.train.model import CHECKPOINT, build, data_of, features, find_device, keep_projection
 from gll.train.optimize import learning_rate, load_optimizer, make_optimizer, optimizer_tensors, set_learning_rate
 from gll.train.pretrain import load_warm_up, warm_up
 from gll.train.progress import Reporter, Update
-from gll.train.runs import Run
+from gll.train.runs import Run, same_processes
 from gll.train.start import check_same_start, make_augmentation, make_batches, new_run
 
 __all__ = ["Training", "new_run", "train"]
@@ -50,12 +50,13 @@ def train(run: Run, *, ranks: Ranks | None = None, reporter: Reporter | None = N
 
     Raises:
         NonFiniteError: a loss, gradient or parameter is not finite. The last good checkpoint stays.
+        RunError: the training data has changed since the run was made, or it was begun by another number of processes.
         KeyboardInterrupt: after Ctrl-C or SIGTERM. During training steps a checkpoint is written first.
     """
     done = run.result()
     if done is not None:
         return done
-    with run.working():
+    with run.working(), own_random_state():
         training = Training(run, ranks or Ranks(device=find_device(run.config.device)), reporter or Reporter())
         try:
             return training.run_all()
@@ -74,11 +75,11 @@ class Training:
     def __init__(self, run: Run, ranks: Ranks, reporter: Reporter) -> None:
         config = run.config
         self.run, self.config, self.ranks, self.reporter = run, config, ranks, reporter
-        self.data = load_data(config, ranks.device)
+        self.data = data_of(run, ranks.device)
         self.labels = run.split.hidden(self.data.train_labels)  # -1 where training must not look
         self.augment = make_augmentation(config, self.data)
         self.graphs = GRAPHS[config.train.graph]
-        self.model = build(config, self.data)
+        self.model = build(config, self.data, processes=ranks.world)
         self.trainable = self.model.parameters()
         self.optimizer = make_optimizer(config.train, self.trainable) if self.trainable else None
         self.notes = Notes(ranks.device, extra=("wrong", "labelled"))
@@ -132,7 +133,7 @@ class Training:
         config, encoder = self.config, self.model.encoder
         if config.warmup.from_run:
             source = Run.open(Path(config.warmup.from_run))
-            check_same_start(config, self.run, source)
+            check_same_start(config, self.run.split, self.run.fingerprint, source)
             found = load_warm_up(source, encoder)
         elif config.warmup.epochs > 0:
             found = warm_up(
@@ -215,7 +216,7 @@ class Training:
 
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        self.ranks.average_gradients(head)
+        self.ranks.average_gradients(at_work(head))  # the other head of a switch has no gradients, and must get none
         gradients = [p.grad for p in self.trainable if p.grad is not None]
         self.notes.note("gradient", gradients)
         if config.train.clip > 0:
@@ -287,9 +288,10 @@ class Training:
         if self.optimizer is not None:
             tensors |= optimizer_tensors(self.optimizer)
         state = {
+            "processes": self.ranks.world,
             "epoch": self.epoch,
             "step": self.step,
-            "sums": self.ranks.total(**self.sums),
+            "sums": {**self.ranks.total(**self.sums), "seconds": self.sums["seconds"]},
             "totals": self.totals,
             "tests": list(self.tests),
             "warmed": self.warmed,
@@ -308,15 +310,16 @@ class Training:
         if stored is None:
             return False
         tensors, state = stored
+        same_processes(self.run, state, self.ranks)
         self.model.load(tensors)
         self.base = tensors["base"]
         if self.optimizer is not None:
             load_optimizer(self.optimizer, tensors)
-        for name, value in state.items():
-            setattr(self, name, value)
+        self.epoch, self.step, self.sums = state["epoch"], state["step"], state["sums"]
+        self.totals, self.tests, self.warmed = state["totals"], state["tests"], state["warmed"]
         self.reporter.say(f"going on after epoch {self.epoch}{f', step {self.step}' if self.step else ''}")
         if not self.ranks.is_first:
-            self.sums = dict(SUMS)  # the stored ones are those of all ranks
+            self.sums = {**SUMS, "seconds": self.sums["seconds"]}  # the others stored are those of all ranks
         return True
 
     def result(self) -> dict[str, Any]:

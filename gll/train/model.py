@@ -16,6 +16,7 @@ from gll.data.random import derived_seed
 from gll.nn.encoders import create_encoder
 from gll.nn.heads import AbstractHead, GLLHead, MLPHead, Switch, WNLLHead, create_head
 from gll.train.config import Config, TestConfig
+from gll.train.distributed import synchronize_batchnorm
 from gll.train.runs import Run, RunError
 from gll.train.toml import ConfigError
 
@@ -82,18 +83,31 @@ def load_data(config: Config, device: torch.device | str = "cpu") -> TrainTest:
     return (data.padded(c.pad) if c.pad else data).to(device)
 
 
-def build(config: Config, data: TrainTest) -> Model:
+def data_of(run: Run, device: torch.device | str = "cpu") -> TrainTest:
+    """The data of a run, on the device.
+
+    Raises:
+        RunError: the training data has changed since the run was made.
+    """
+    data = load_data(run.config)
+    run.check_data(data)
+    return data.to(device)
+
+
+def build(config: Config, data: TrainTest, *, processes: int = 1) -> Model:
     """Encoder and head with their initial weights, which depend on the seed alone, on the device of the data."""
     m, device = config.model, data.train.device
     with torch.random.fork_rng([]):
         torch.manual_seed(derived_seed(config.seed, "weights"))
-        encoder = create_encoder(m.encoder, in_channels=data.channels, **m.encoder_options)
+        encoder: nn.Module = create_encoder(m.encoder, in_channels=data.channels, **m.encoder_options)
         head = make_head(m.head, encoder, data, config.test, m.head_options)
         if m.switch_at > 0:
             head = Switch(make_head(m.first, encoder, data, config.test), head, m.switch_at)
     encoder.to(device)
     if config.train.channels_last and data.is_image:
         encoder.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    if config.train.sync_batchnorm and processes > 1:
+        encoder = synchronize_batchnorm(encoder)
     return Model(encoder, head.to(device))
 
 
@@ -176,21 +190,21 @@ def restore(run: Run, device: torch.device | str = "cpu") -> tuple[Model, TrainT
     stored = run.load(CHECKPOINT)
     if stored is None:
         raise RunError(f"{run.directory} has no trained model yet; go on with `gll train --resume {run.directory}`")
-    data = load_data(run.config, device)
+    data = data_of(run, device)
     model = build(run.config, data)
     model.load(stored[0])
     model.eval()
     return model, data
 
 
-def find_device(name: str) -> torch.device:
-    """The device of a config; "auto" is a GPU where there is one."""
+def find_device(name: str, key: str = "device") -> torch.device:
+    """The device that `key` of a config names; "auto" is a GPU where there is one."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise ConfigError(f'device must be "auto", "cpu", "cuda" or "cuda:N", got {name!r}') from None
+        raise ConfigError(f'{key} must be "auto", "cpu", "cuda" or "cuda:N", got {name!r}') from None
     if device.type == "cuda" and not torch.cuda.is_available():
-        raise ConfigError(f"device {name!r} was asked for, but PyTorch finds no GPU; use device=cpu")
+        raise ConfigError(f"{key} is {name!r}, but PyTorch finds no GPU; use {key}=cpu")
     return device

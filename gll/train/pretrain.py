@@ -20,18 +20,20 @@ from dataclasses import dataclass
 from typing import Any, final
 
 import torch
+from jaxtyping import Int
 from rich.table import Table
 from torch import Tensor, nn
 
+from gll.data.augment import augmentation_from_name
 from gll.data.datasets import TrainTest
-from gll.data.random import derived_seed, generator
+from gll.data.random import derived_seed, generator, own_random_state
 from gll.data.splits import LabelSplit
 from gll.train.config import Config
 from gll.train.contrastive import Candidate, Contrastive, Task, candidate_from
 from gll.train.distributed import Ranks
 from gll.train.progress import Reporter
 from gll.train.runs import Run, RunError
-from gll.train.watch import hold_out
+from gll.train.watch import Watch, hold_out
 
 NAME = "warmup"  # of the checkpoint
 
@@ -97,26 +99,9 @@ def warm_up(
     """
     reporter, ranks = reporter or Reporter(), ranks or Ranks(device=data.train.device)
     w, seed, device = config.warmup, config.seed, data.train.device
-    if not data.is_image:
-        raise ValueError(
-            f"{data.name} has points, not images, and no two views can be made of one: set warmup.epochs=0"
-        )
-    gammas = tuple(dict.fromkeys(w.candidates)) if isinstance(w.gamma, str) else (w.gamma,)
+    gammas, shown, watch = plan_warm_up(data, split, config)
     labels = split.hidden(data.train_labels)
-    shown, watch = hold_out(
-        labels,
-        split.labelled,
-        split.unlabelled,
-        num_classes=data.num_classes,
-        share=w.held_out,
-        loss_uses_labels=min(gammas) < 1,
-        generator=generator(seed, "warmup", "hidden"),
-        k=w.k,
-        points=w.points,
-    )
-    if watch is None and len(gammas) > 1:
-        raise ValueError("no class has two labels, so none can be hidden to choose γ by: give warmup.gamma a number")
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+    with own_random_state():
         torch.manual_seed(derived_seed(seed, "warmup", "projection"))
         projection = projection_network(encoder, w.projection).to(device)
         stored = run.load(NAME)
@@ -150,6 +135,37 @@ def warm_up(
     if reporter.console is not None:
         reporter.console.print(result.shown())
     return result
+
+
+def plan_warm_up(
+    data: TrainTest, split: LabelSplit, config: Config
+) -> tuple[tuple[float, ...], Int[Tensor, " s"], Watch | None]:
+    """What to try and how to tell: every γ, the labelled samples that the loss may see, and what is watched.
+
+    Raises:
+        ValueError: the data are not images, there is no such augmentation, or there is nothing to choose γ by.
+    """
+    w = config.warmup
+    if not data.is_image:
+        raise ValueError(
+            f"{data.name} has points, not images, and no two views can be made of one: set warmup.epochs=0"
+        )
+    augmentation_from_name(w.augment)
+    gammas = tuple(dict.fromkeys(w.candidates)) if isinstance(w.gamma, str) else (w.gamma,)
+    shown, watch = hold_out(
+        split.hidden(data.train_labels),
+        split.labelled,
+        split.unlabelled,
+        num_classes=data.num_classes,
+        share=w.held_out,
+        loss_uses_labels=min(gammas) < 1,
+        generator=generator(config.seed, "warmup", "hidden"),
+        k=w.k,
+        points=w.points,
+    )
+    if watch is None and len(gammas) > 1:
+        raise ValueError("no class has two labels, so none can be hidden to choose γ by: give warmup.gamma a number")
+    return gammas, shown, watch
 
 
 def load_warm_up(run: Run, encoder: nn.Module) -> WarmUp:

@@ -11,7 +11,7 @@ from rich.text import Text
 from gll.train.commands import PROBLEMS, open_config, open_run
 from gll.train.distributed import Ranks
 from gll.train.finite import NonFiniteError
-from gll.train.model import build, find_device, load_data
+from gll.train.model import build, data_of, find_device
 from gll.train.pretrain import warm_up
 from gll.train.progress import Reporter
 from gll.train.runs import Run
@@ -31,10 +31,11 @@ def run_pretrain(config_path: Path | None, overrides: Sequence[str], resume: Pat
         with Ranks.start(find_device(config.device)) as ranks:
             reporter = Reporter(console if ranks.is_first else None)
             run = open_run(config, resume, ranks, reporter)
-            data = load_data(config, ranks.device)
+            data = data_of(run, ranks.device)
+            encoder = build(config, data, processes=ranks.world).encoder
             with run.working():
                 try:
-                    warm_up(build(config, data).encoder, data, run.split, config, run, reporter=reporter, ranks=ranks)
+                    warm_up(encoder, data, run.split, config, run, reporter=reporter, ranks=ranks)
                 except NonFiniteError as error:
                     run.log(phase="stopped", epoch=0, reason=str(error))
                     raise

@@ -4,6 +4,7 @@
 |---|---|
 | `config.toml` | the whole config, defaults included |
 | `split.npz` | which training samples kept their labels |
+| `data.json` | what the training data was (`gll.data.fingerprint`): a run does not go on with other data |
 | `environment.json` | versions, device and commit, at the start and at each resume |
 | `metrics.jsonl` | one JSON object a line |
 | `tensorboard/` | the same for TensorBoard, where it is installed |
@@ -39,11 +40,14 @@ from safetensors import safe_open
 from torch import Tensor
 
 import gll
+from gll.data.fingerprint import changes, fingerprint
+from gll.data.samples import TrainTest
 from gll.data.splits import LabelSplit
 from gll.files import complete_file
 from gll.train.board import Board
 from gll.train.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
 from gll.train.config import Config, from_toml, to_toml
+from gll.train.distributed import Ranks
 
 
 class RunError(ValueError):
@@ -69,8 +73,8 @@ class Run:
     board: Board = dataclasses.field(default_factory=Board)
 
     @staticmethod
-    def create(directory: Path, config: Config, split: LabelSplit) -> Run:
-        """A new directory; an existing one is never written over."""
+    def create(directory: Path, config: Config, split: LabelSplit, data: TrainTest | None = None) -> Run:
+        """A new directory; an existing one is never written over. `data` is remembered, so that no other is used."""
         directory = Path(directory)
         refuse_existing(directory)
         directory.parent.mkdir(parents=True, exist_ok=True)
@@ -82,6 +86,8 @@ class Run:
             (made / "metrics.jsonl").touch()
             write_json(made / "environment.json", {"started": environment(), "resumed": []})
             split.save(made / "split.npz")
+            if data is not None:
+                write_json(made / "data.json", fingerprint(data))
             try:
                 made.rename(directory)  # fails if somebody else was quicker and has put files there
             except OSError:
@@ -100,6 +106,22 @@ class Run:
             raise RunError(f"{directory} {what}")
         config = from_toml((directory / "config.toml").read_text(encoding="utf-8"))
         return Run(directory, config, LabelSplit.load(directory / "split.npz"), writes)
+
+    @property
+    def fingerprint(self) -> dict[str, Any] | None:
+        """That of the training data; None where it was not stored."""
+        path = self.directory / "data.json"
+        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+    def check_data(self, data: TrainTest) -> None:
+        """An error where the training data is not that of the run."""
+        stored = self.fingerprint
+        found = [] if stored is None else changes(stored, fingerprint(data))
+        if found:
+            raise RunError(
+                f"{self.config.data.name} has changed since {self.directory} was made: it has {' and '.join(found)}. "
+                "The run knows its samples by their numbers, so it can only be used with the data it was made with"
+            )
 
     @contextmanager
     def working(self) -> Iterator[None]:
@@ -190,6 +212,16 @@ class Run:
             path = self.directory / "environment.json"
             record = json.loads(path.read_text(encoding="utf-8"))
             write_json(path, {**record, "resumed": [*record.get("resumed", []), environment()]})
+
+
+def same_processes(run: Run, state: Mapping[str, Any], ranks: Ranks) -> None:
+    """An error where a checkpoint was written by another number of processes, which share their batches otherwise."""
+    before = state.get("processes", ranks.world)
+    if before != ranks.world:
+        raise RunError(
+            f"{run.directory} was begun by {before} process{'es' if before > 1 else ''}, and would go on to other "
+            f"numbers with {ranks.world}: use torchrun with --nproc-per-node={before} (1: no torchrun)"
+        )
 
 
 def refuse_existing(directory: Path) -> None:

@@ -6,24 +6,42 @@ schedule of heads, the batches of every process, the warm-up and the devices are
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from gll.data.augment import AbstractAugmentation, augmentation_from_name
 from gll.data.datasets import TrainTest
+from gll.data.fingerprint import changes, fingerprint
+from gll.data.random import own_random_state
 from gll.data.sampling import GraphBatches, base_set_from_name
 from gll.data.splits import LabelSplit, split_labels
 from gll.nn.heads import AbstractHead, Switch, WNLLHead
 from gll.train.config import Config
 from gll.train.distributed import GRAPHS, Ranks
-from gll.train.model import build, free_heads, load_data
+from gll.train.model import Model, build, find_device, free_heads, keep_projection, load_data
+from gll.train.pretrain import load_warm_up, plan_warm_up, projection_network
 from gll.train.runs import Run, RunError, refuse_existing
 from gll.train.toml import ConfigError
 
 
-def new_run(config: Config) -> Run:
-    """A run directory for a config, after a look at whether everything in it can be done."""
+def new_run(config: Config, ranks: Ranks | None = None) -> Run:
+    """A run directory for a config, after a look at whether everything in it can be done.
+
+    Args:
+        config: what is to be done.
+        ranks: the processes that will train together; by default this one alone.
+
+    Raises:
+        ConfigError, RunError, ValueError: something cannot be done. No directory is made then.
+    """
+    ranks = ranks or Ranks()
     refuse_existing(config.directory)
+    find_device(config.test.device or "cpu", "test.device")
+    check_processes(config, ranks)
     data = load_data(config)
     split = split_labels(data.train_labels, config.data.labels, seed=config.seed)
     model = build(config, data)
@@ -35,8 +53,40 @@ def new_run(config: Config) -> Run:
         model.head.start_epoch(epoch, model.encoder)
         bases.add(model.head.uses_base)
     for uses_base in bases:
-        make_batches(config, data.train_labels, split, Ranks(), uses_base)
-    return Run.create(config.directory, config, split)
+        make_batches(config, data.train_labels, split, ranks, uses_base)
+    model.head.release()
+    check_warm_up(config, data, split, model)
+    return Run.create(config.directory, config, split, data)
+
+
+def check_processes(config: Config, ranks: Ranks) -> None:
+    """Refuse what several processes cannot share."""
+    for key, number in (("train.batch", config.train.batch), ("train.labelled", config.train.labelled)):
+        below = number - number % ranks.world
+        if below != number:
+            raise ConfigError(
+                f"{key} = {number} is shared by {ranks.world} processes, and must be a multiple of that number: use "
+                f"{f'{below} or ' if below else ''}{below + ranks.world}"
+            )
+    if config.train.sync_batchnorm and ranks.world > 1 and ranks.device.type != "cuda":
+        raise ConfigError("train.sync_batchnorm needs GPUs: PyTorch has no such layer on a CPU")
+
+
+def check_warm_up(config: Config, data: TrainTest, split: LabelSplit, model: Model) -> None:
+    """Refuse a warm-up that cannot be made, cannot be taken from where it is said to be, or does not fit the head."""
+    w = config.warmup
+    with own_random_state():
+        if w.from_run:
+            source = Run.open(Path(w.from_run))
+            check_same_start(config, split, fingerprint(data), source)
+            projection = load_warm_up(source, model.encoder).projection
+        elif w.epochs > 0:
+            plan_warm_up(data, split, config)
+            projection = projection_network(model.encoder, w.projection)
+        else:
+            return
+    if w.keep_projection:
+        keep_projection(model.head, projection)
 
 
 def check_schedule(config: Config, head: AbstractHead) -> None:
@@ -89,20 +139,23 @@ def make_batches(config: Config, labels: Tensor, split: LabelSplit, ranks: Ranks
     )
 
 
-def check_same_start(config: Config, run: Run, source: Run) -> None:
-    """A warm-up may be shared by runs that differ in their head, not by runs that hide other labels."""
-    other = source.config
-    for what, mine, theirs in (
-        ("data", (config.data.name, config.data.pad), (other.data.name, other.data.pad)),
-        (
-            "encoder",
-            (config.model.encoder, dict(config.model.encoder_options)),
-            (other.model.encoder, dict(other.model.encoder_options)),
-        ),
-    ):
-        if mine != theirs:
-            raise RunError(f"warmup.from: {source.directory} has other {what}: {theirs}, here {mine}")
-    if not torch.equal(run.split.labelled, source.split.labelled):
+def check_same_start(config: Config, split: LabelSplit, data: Mapping[str, Any] | None, source: Run) -> None:
+    """A warm-up may be shared by runs that differ in their head, not by runs that hide other labels.
+
+    Args:
+        config, split, data: those of the run that wants it; of the data, the fingerprint.
+        source: the run that has it.
+    """
+    m, theirs = config.model, source.config.model
+    if (m.encoder, dict(m.encoder_options)) != (theirs.encoder, dict(theirs.encoder_options)):
+        raise RunError(
+            f"warmup.from: {source.directory} has another encoder: {theirs.encoder} {dict(theirs.encoder_options)}, "
+            f"here {m.encoder} {dict(m.encoder_options)}"
+        )
+    found = changes(data, source.fingerprint) if data is not None and source.fingerprint is not None else []
+    if found:
+        raise RunError(f"warmup.from: {source.directory} was made with other data: it had {' and '.join(found)}")
+    if len(split) != len(source.split) or not torch.equal(split.labelled, source.split.labelled):
         raise RunError(
             f"warmup.from: {source.directory} was made with other labels; use the same data.labels and seed in both"
         )
