@@ -63,6 +63,8 @@ class Report:
 def load_npz(path: Path, features: str | None = None, labels: str | None = None) -> tuple[Tensor, Tensor | None]:
     """Features (n, d), and integer labels (n,) with -1 for unlabelled, from an .npz file; executes no code.
 
+    Labels may be names of classes there, empty for unlabelled, as `gll embed` writes them.
+
     Args:
         path: the file.
         features, labels: names of the arrays; by default the usual names are tried.
@@ -91,8 +93,12 @@ def load_npz(path: Path, features: str | None = None, labels: str | None = None)
     tensor = torch.from_numpy(x if x.dtype.kind == "f" else x.astype(np.float32))
     if y is not None and y.dtype.kind == "f":
         y = np.where(np.isfinite(y), y, -1).astype(np.int64)
+    if y is not None and y.dtype.kind == "U":
+        y = np.where(y == "", -1, np.unique(y[y != ""]).searchsorted(y))
     if y is not None and y.dtype.kind not in "iub":
-        raise ValueError(f"array '{key}' must hold integers, -1 for unlabelled, got {y.dtype}")
+        raise ValueError(
+            f"array '{key}' must hold integers, -1 for unlabelled, or names, empty for unlabelled; got {y.dtype}"
+        )
     return tensor, None if y is None else torch.from_numpy(y.astype(np.int64))
 
 

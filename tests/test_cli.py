@@ -63,6 +63,16 @@ def test_doctor_prints_a_table(tmp_path: Path) -> None:
     assert "no labels in the file" in result.output
 
 
+def test_doctor_reads_names_of_classes(tmp_path: Path) -> None:
+    names = np.full(60, "", dtype="<U5")
+    names[[0, 1, 31]] = ["dog", "cat", "cat"]
+    path = clusters(tmp_path, labels=names)
+    assert load_npz(path)[1].tolist() == [1, 0, *[-1] * 29, 0, *[-1] * 28]  # type: ignore[union-attr]
+    result = run(app, ["doctor", str(path), "--k", "5"], terminal_width=200)
+    assert result.exit_code == 0, result.output
+    assert "3 (2)" in result.output
+
+
 def test_condition_is_the_hitting_time_of_a_random_walk() -> None:
     # Between two labelled ends of a path with equal weights, the expected number of steps is largest in the middle:
     # position · (length - position).
@@ -80,7 +90,7 @@ def test_condition_is_the_hitting_time_of_a_random_walk() -> None:
     [
         ({"features": np.zeros((2, 3, 4))}, "must be a (points, dimensions) array"),
         ({"features": np.zeros((4, 2)), "labels": np.zeros(3, int)}, "one label per point (4,)"),
-        ({"features": np.zeros((4, 2)), "labels": np.array(list("abcd"))}, "must hold integers"),
+        ({"features": np.zeros((4, 2)), "labels": np.array([1j] * 4)}, "must hold integers"),
         ({"features": np.full((4, 2), np.nan)}, "only 0 of 4 rows are finite"),
     ],
 )
