@@ -12,9 +12,8 @@ from pathlib import Path
 
 from PIL import Image
 from record import environment, write_json
-from rich.console import Console
 
-from gll.demo import run_demo
+from gll.cli import app
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -22,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 def main() -> None:
     out = ROOT / "out" / "demo"
     if "--reuse" not in sys.argv[1:]:
-        run_demo(epochs=40, seeds=5, out=out, threads=1, resume=False, console=Console())
+        app(["demo", "--out", str(out)], standalone_mode=False)
     made = json.loads((out / "demo.json").read_text())
     settings = made["settings"]
     if settings.pop("resumed"):

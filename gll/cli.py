@@ -41,8 +41,8 @@ def main(
 
 @app.command()
 def demo(
-    epochs: Annotated[int, typer.Option(min=1, help="Epochs of 10 steps, of every run.")] = 40,
-    seeds: Annotated[int, typer.Option(min=1, help="Seeds: labels, initial weights and augmentation.")] = 5,
+    epochs: Annotated[int, typer.Option(min=2, help="Epochs of 10 steps, of every run.")] = 40,
+    seeds: Annotated[int, typer.Option(min=1, help="Seeds: labels, initial weights and augmentation.")] = 4,
     out: Annotated[Path, typer.Option(help="Folder for runs, pictures and figures.")] = Path("out/demo"),
     threads: Annotated[
         int, typer.Option(min=1, help="CPU threads; two gain little, and lose much on a busy machine.")
@@ -185,7 +185,7 @@ def doctor(
     k: Annotated[int, typer.Option("--neighbors", "--k", min=1, help="Neighbours of every point.")] = 10,
     cosine: Annotated[bool, typer.Option("--cosine", help="Scale rows to length one first.")] = False,
     features: Annotated[str | None, typer.Option(help="Name of the feature array.")] = None,
-    labels: Annotated[str | None, typer.Option(help="Name of the label array (integers, -1 for unlabelled).")] = None,
+    labels: Annotated[str | None, typer.Option(help="Name of the label array (-1 or empty: no label).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of a table.")] = False,
 ) -> None:
     """Say what one should know about a set of features before building a graph from it."""
