@@ -173,3 +173,19 @@ def test_better_is_a_smaller_error_and_then_a_smaller_loss() -> None:
     assert not Look(0.1, 1.0, 10).better_than(Look(0.1, 1.0, 10))
     assert Look(1.0, 1.0, 10).better_than(None)
     assert Look(0.5, 1.0, 25).spread == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(("share", "uses"), [(0.0, False), (0.5, True), (0.34, False), (0.0, True)])
+def test_more_classes_than_room(share: float, uses: bool) -> None:
+    """100 classes with two labels each, and room for 50 labelled nodes: what is measured can be found."""
+    labels = torch.arange(600) % 100
+    _, watch = held(labels, torch.arange(200), share, uses=uses, points=100)
+    assert len(watch.nodes) <= 100
+    measured = watch.fold >= 0
+    assert bool(measured.any())
+    for fold in range(int(watch.fold.max()) + 1):
+        hidden = watch.fold == fold
+        known = watch.labels[(watch.labels >= 0) & ~hidden]
+        assert set(watch.labels[hidden].tolist()) <= set(known.tolist())
+    x = torch.nn.functional.one_hot(labels[watch.nodes], 100).float() + 0.01 * torch.randn(len(watch.nodes), 100)
+    assert watch.look(x).error == 0

@@ -156,13 +156,19 @@ def hold_out(
         hidden = torch.zeros(len(labelled), dtype=torch.bool)
         hidden[order] = True
         shown = labelled[~hidden]
-        seen = _thin(shown, labels[shown], points // 2 - int(hidden.sum()), generator)
+        # However little room there is, the hidden ones find a label of their class.
+        first = _places(labels[shown], generator) == 0
+        needed = first & torch.isin(labels[shown], of[hidden])
+        room = points // 2 - int(hidden.sum()) - int(needed.sum())
+        seen = torch.cat([shown[needed], _thin(shown[~needed], labels[shown[~needed]], room, generator)])
         nodes = torch.cat([labelled[hidden], seen])
         fold = torch.full((len(nodes),), -1).index_fill_(0, torch.arange(int(hidden.sum())), 0)
     else:
         shown = labelled
         folds = max(2, round(1 / share)) if share > 0 else FOLDS
         nodes = _thin(labelled, of, points // 2, generator)
+        if bool((torch.bincount(labels[nodes]) < 2).all()):  # one of a class cannot be classified from the others
+            nodes = _whole_classes(labelled, of, points // 2, generator)
         of = labels[nodes]
         alone = torch.bincount(of, minlength=num_classes)[of] < 2
         fold = (_places(of, generator) % folds).masked_fill(alone, -1)
@@ -182,6 +188,13 @@ def _places(labels: Tensor, generator: torch.Generator) -> Tensor:
     place = torch.empty_like(labels)
     place[order] = torch.arange(len(labels)) - start[labels[order]]
     return place
+
+
+def _whole_classes(index: Tensor, labels: Tensor, wanted: int, generator: torch.Generator) -> Tensor:
+    """At most `wanted` of the samples, class by class, in a random order; classes of one sample come last."""
+    count = torch.bincount(labels)
+    turn = torch.randperm(len(count), generator=generator) + len(count) * (count < 2)
+    return index[torch.argsort(turn[labels], stable=True)[:wanted]]
 
 
 def _thin(index: Tensor, labels: Tensor, wanted: int, generator: torch.Generator) -> Tensor:
