@@ -92,7 +92,7 @@ def compare(
     if as_json:
         print(json.dumps(found.as_dict(), indent=1))
     else:
-        console.print(found.table())
+        work.print_comparison(found, console)
     for note in found.notes:
         errors.print(Text.assemble(("gll compare (note): ", "yellow"), note))
     errors.print(Text(f"wrote {out}"))

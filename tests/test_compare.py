@@ -12,7 +12,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from gll.cli import app
-from gll.train.compare import compare, draw
+from gll.train.compare import compare, draw, print_comparison
 from gll.train.loop import new_run, train
 from gll.train.records import Curve, find_runs, read_run
 from gll.train.runs import RunError
@@ -130,6 +130,13 @@ def test_damage_is_named_and_not_fatal(six: Path) -> None:
     assert [line.error.values for line in gll] == [(0.10,)]
 
 
+def test_a_damaged_result_is_named(six: Path) -> None:
+    (six / "gll-1" / "result.json").write_text("{")
+    found = compare([six])
+    assert f"{six / 'gll-1'}: result.json is damaged: the run counts as unfinished" in found.notes
+    assert [(len(line.runs), line.finished) for line in found.lines] == [(2, True), (1, False), (3, True)]
+
+
 def add_warm_up(run: Path, chosen: float | None) -> None:
     """As the warm-up logs it with warmup.gamma = "choose": two γ, one after the other, before training."""
     errors = {0.5: (0.5, 0.2), 1.0: (0.5, 0.4)}
@@ -237,6 +244,26 @@ def test_many_differing_settings_go_into_one_column(tmp_path: Path) -> None:
     console = Console(width=200, record=True)
     console.print(compare([tmp_path]).table())
     assert "a7 = 9" in console.export_text()
+
+
+def test_no_figure_is_cut_off(six: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    write_run(six / "gll-3", "gll", 3, 0.9, epochs=2, finished=False)
+    for n, run in enumerate(sorted(six.iterdir())):
+        with (run / "config.toml").open("a") as file:
+            file.write(f"lr = {0.001 * (n // 4 + 1)}\n[data]\nlabels = '{n // 4 + 1} each'\n")
+    arguments = ["compare", str(six), "--out", str(tmp_path_factory.mktemp("plot") / "plot.png")]
+    piped = CliRunner().invoke(app, arguments, env={"COLUMNS": "80"}).stdout
+    assert "…" not in piped
+    assert "0.3333 ± 0.0000" in piped
+    assert "2 (unfinished)" in piped
+    assert any("gll-3" in line for line in piped.splitlines())  # which run that is
+    console = Console(width=80, record=True, force_terminal=True)
+    print_comparison(compare([six]), console)
+    narrow = console.export_text()
+    assert "…" not in narrow
+    assert max(map(len, narrow.splitlines())) <= 80
+    assert "8.00 ± 2.65" in narrow
+    assert "loss and seconds: in a wider window, or by --json" in " ".join(narrow.split())
 
 
 def test_the_command(six: Path, tmp_path: Path) -> None:

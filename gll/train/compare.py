@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -127,24 +129,45 @@ class Comparison:
     def as_dict(self) -> dict[str, Any]:
         return {"differ": list(self.keys), "lines": [line.as_dict() for line in self.lines], "notes": list(self.notes)}
 
-    def table(self, title: str | None = None) -> Table:
-        """The table, to be printed by rich."""
-        table = Table(title=title)
-        wide = len(self.keys) > MOST_COLUMNS
-        for key in ["settings"] if wide else self.keys:
-            table.add_column(Text(key))
-        table.add_column("test")
-        for name in ("runs", "epoch", "error, %", "loss", "training loss", "seconds"):
-            table.add_column(name, justify="right")
+    def table(self, *, narrow: bool = False) -> Table:
+        """The table, to be printed by rich.
+
+        Args:
+            narrow: settings are stacked, and only the error is shown.
+        """
+        table = Table()
+        stacked = narrow or len(self.keys) > MOST_COLUMNS
+        for key in ["settings"] if stacked else self.keys:
+            table.add_column(Text(key), overflow="fold")
+        table.add_column("test", overflow="fold")
+        table.add_column("runs", justify="right", overflow="fold")
+        figures = ("epoch", "error, %") if narrow else ("epoch", "error, %", "loss", "training loss", "seconds")
+        for name in figures:
+            table.add_column(name, justify="right", no_wrap=True)
         for line in self.lines:
             known = [f"{k} = {v}" for k, v in line.settings.items()]
-            settings = ["\n".join(known)] if wide else [line.settings[key] for key in self.keys]
+            settings = ["\n".join(known)] if stacked else [line.settings[key] for key in self.keys]
+            # Notes name an unfinished run by its folder; so does its line.
+            runs = str(len(line.runs)) if line.finished else line.runs[0].path.name
             epoch = f"{line.epoch:,}" if line.finished else f"{line.epoch:,} (unfinished)"
-            figures = [line.error.text(100), line.loss.text(digits=4), line.train_loss.text(digits=4)]
             test = "–" if line.test is None else ", ".join(line.test)
-            cells = [*settings, test, str(len(line.runs)), epoch, *figures, line.seconds.text(digits=1)]
+            cells = [*settings, test, runs, epoch, line.error.text(100)]
+            if not narrow:
+                cells += [line.loss.text(digits=4), line.train_loss.text(digits=4), line.seconds.text(digits=1)]
             table.add_row(*(Text(cell) for cell in cells))
         return table
+
+
+def print_comparison(found: Comparison, console: Console) -> None:
+    """Print the table so that no figure is cut off: in a file or a pipe lines may be long, a window is as it is."""
+    table = found.table()
+    needed = Measurement.get(console, console.options.update(max_width=10_000), table).maximum
+    if needed > console.width and console.is_terminal:
+        console.print(found.table(narrow=True))
+        console.print("loss and seconds: in a wider window, or by --json", highlight=False)
+    else:
+        wide = console if needed <= console.width else Console(file=console.file, width=needed)
+        wide.print(table)
 
 
 def compare(paths: Iterable[Path]) -> Comparison:

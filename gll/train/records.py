@@ -111,7 +111,18 @@ def read_run(path: Path) -> Record:
     except (OSError, ValueError) as error:
         raise RunError(f"{path}: config.toml cannot be read ({error})") from None
     rows, notes = _read_metrics(path / "metrics.jsonl")
-    return Record(path, settings, rows, (path / "result.json").is_file(), tuple(f"{path}: {note}" for note in notes))
+    finished = (path / "result.json").is_file()
+    if finished and not _is_json(path / "result.json"):
+        finished = False
+        notes.append("result.json is damaged: the run counts as unfinished")
+    return Record(path, settings, rows, finished, tuple(f"{path}: {note}" for note in notes))
+
+
+def _is_json(path: Path) -> bool:
+    try:
+        return isinstance(json.loads(path.read_text(encoding="utf-8")), dict)
+    except (OSError, ValueError):
+        return False
 
 
 def _read_metrics(path: Path) -> tuple[tuple[Mapping[str, Any], ...], list[str]]:
