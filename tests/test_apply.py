@@ -23,6 +23,10 @@ from gll.train.config import from_toml
 from gll.train.evaluate import evaluate
 from gll.train.inputs import read_inputs
 from gll.train.loop import new_run, train
+from gll.train.model import build, load_data
+from gll.train.pretrain import warm_up
+from gll.train.runs import Run, RunError
+from tests.tiny_runs import WARM, digits, tiny
 
 CLASSES = ("cross", "dot", "ring")
 
@@ -216,10 +220,13 @@ def test_image_files_are_read_as_the_data_was(made: Path, gll_run: Trained, tmp_
     [
         (
             lambda p: save(p, np.zeros((1, 9, 12), np.uint8)),
-            "has grey images of 9 × 12 pixels, but the run was trained",
+            "has images of 9 × 12 pixels, but the run was trained on images of 8 × 8 pixels .*--convert",
         ),
         (lambda p: save(p, np.tile(np.uint8([255, 0, 0]), (1, 8, 8, 1)), "RGB"), "has coloured images of 8 × 8 pixels"),
-        (lambda p: np.savez(p.with_suffix(".npz"), images=np.zeros((2, 5, 5), np.uint8)), "has grey images of 5 × 5"),
+        (
+            lambda p: np.savez(p.with_suffix(".npz"), images=np.zeros((2, 5, 5), np.uint8)),
+            "has images of 5 × 5 .*make them so",
+        ),
         (lambda p: np.savez(p.with_suffix(".npz"), features=np.zeros((2, 5))), "has points of 5 dimensions"),
         (lambda p: p.mkdir(), "has no images"),
         (lambda p: None, "there is no file, folder or data set"),
@@ -254,9 +261,6 @@ def test_images_are_padded_as_in_training(made: Path, tmp_path: Path) -> None:
     config = from_toml((tmp_path / "run" / "config.toml").read_text())
     x = np.full((2, 8, 8), 7, np.uint8)
     np.savez(tmp_path / "images.npz", images=x, ids=np.array(["a", "b"]))
-    from gll.train.model import load_data
-    from gll.train.runs import Run
-
     found = read_inputs([str(tmp_path / "images.npz")], Run.open(tmp_path / "run"), load_data(config))
     assert found.x.shape == (2, 1, 12, 12)
     assert found.x.sum() == x.sum()
@@ -297,6 +301,29 @@ def test_classes_of_another_data_set_go_by_their_names(gll_run: Trained, tmp_pat
     found = read_inputs([str(path)], gll_run.run, gll_run.data)
     assert found.truth.tolist() == [2, -1, -1]
     assert "digits:train:0" in embed(gll_run, ["digits:train"])["ids"]
+
+
+def test_a_warm_up_alone_has_features(tmp_path: Path) -> None:
+    more = ["warmup.gamma=1.0", "model.head=gll", 'warmup.keep="last"']
+    with_graph = tiny(tmp_path / "a", *WARM, *more)
+    with_mlp = tiny(tmp_path / "b", *WARM, "warmup.gamma=1.0", "model.head=mlp")
+    for config in (with_graph, with_mlp):
+        run = new_run(config)
+        with pytest.raises(RunError, match="has no trained model"):  # nothing is there yet
+            Trained.open(run.directory, device="cpu")
+        data = load_data(config)
+        warm_up(build(config, data).encoder, data, run.split, config, run)
+    trained = Trained.open(tmp_path / "a" / "run", device="cpu")
+    stored = trained.run.load("warmup")
+    assert stored is not None
+    for key, value in trained.model.encoder.state_dict().items():
+        assert torch.equal(value, stored[0][f"encoder.{key}"])
+    found = predict(trained, [f"{digits()}:test"])
+    assert found.errors(found.new) < 40
+    without_head = Trained.open(tmp_path / "b" / "run", device="cpu")
+    assert without_head.features(without_head.data.test).shape == (100, 64)
+    with pytest.raises(RunError, match="only warmed up: its mlp head has learned nothing yet"):
+        predict(without_head, [f"{digits()}:test"])
 
 
 def test_the_command_prints_a_table_or_csv(made: Path, tmp_path: Path) -> None:

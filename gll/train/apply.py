@@ -28,8 +28,10 @@ from gll.files import complete_file
 from gll.train.config import with_values
 from gll.train.evaluate import uses_training_set
 from gll.train.inputs import Samples, read_inputs
-from gll.train.model import Model, encode, find_device, restore
-from gll.train.runs import Run, environment
+from gll.train.model import CHECKPOINT, Model, build, data_of, encode, find_device, restore
+from gll.train.pretrain import NAME as WARM_UP
+from gll.train.pretrain import load_warm_up
+from gll.train.runs import Run, RunError, environment
 
 FORMAT = "gll.embed"
 
@@ -43,11 +45,13 @@ class Trained:
         run: its files.
         model: encoder and head of its last checkpoint.
         data: what it was trained on.
+        warm: the encoder is that of a warm-up, and there was no training after it.
     """
 
     run: Run
     model: Model
     data: TrainTest
+    warm: bool = False
 
     @staticmethod
     def open(directory: Path, *, device: str = "auto", root: Path | None = None) -> Trained:
@@ -61,8 +65,13 @@ class Trained:
         run = Run.open(Path(directory), writes=False)
         if root is not None:
             run = replace(run, config=with_values(run.config, f"data.root={json.dumps(str(root))}"))
-        model, data = restore(run, find_device(device))
-        return Trained(run, model, data)
+        if run.load(CHECKPOINT) is not None or run.load(WARM_UP) is None:
+            return Trained(run, *restore(run, find_device(device)))
+        data = data_of(run, find_device(device))
+        model = build(run.config, data)
+        load_warm_up(run, model.encoder)
+        model.eval()
+        return Trained(run, model, data, warm=True)
 
     def features(self, x: Tensor) -> Float[Tensor, "n d"]:
         """What the encoder makes of images (bytes), or points.
@@ -84,6 +93,11 @@ class Trained:
         Differentiable in: nothing.
         """
         head, config, split = self.model.head, self.run.config, self.run.split
+        if self.warm and any(True for _ in head.parameters()):
+            raise RunError(
+                f"{self.run.directory} is only warmed up: its {config.model.head} head has learned nothing yet; "
+                f"train one by `gll train CONFIG warmup.from={self.run.directory}`, or look at features (gll embed)"
+            )
         where = torch.device(config.test.device) if config.test.device else self.data.train.device
         z = self.features(x).to(where)
         labelled, unlabelled, labels = z[:0], z[:0], torch.zeros(0, dtype=torch.int64, device=where)

@@ -237,17 +237,25 @@ def _padded(other: TrainTest, run: Run) -> TrainTest:
 
 
 def _check_form(x: Tensor, name: str, data: TrainTest, files: bool = False) -> None:
-    if x.shape[1:] == data.train.shape[1:] and x.dtype == data.train.dtype:
+    own = data.train
+    if x.shape[1:] == own.shape[1:] and x.dtype == own.dtype:
         return
-    hint = "; --convert crops, scales and colours them so" if files else ""
-    raise DataError(f"{name} has {_form(x)}, but the run was trained on {_form(data.train)} ({data.name}){hint}")
+    hint = "; make them so, or save them as image files: --convert then does it"
+    if files:
+        hint = "; --convert crops, scales and colours them so"
+    elif x.dim() != 4 or own.dim() != 4:
+        hint = ""
+    colours = x.shape[1] != own.shape[1]  # else the size is what differs; black photographs are called grey nowhere
+    raise DataError(
+        f"{name} has {_form(x, colours)}, but the run was trained on {_form(own, colours)} ({data.name}){hint}"
+    )
 
 
-def _form(x: Tensor) -> str:
+def _form(x: Tensor, colours: bool) -> str:
     if x.dim() == 2:
         return f"points of {x.shape[1]} dimensions"
-    colour = {1: "grey", 3: "coloured"}.get(int(x.shape[1]), f"{x.shape[1]}-channel")
-    return f"{colour} images of {x.shape[2]} × {x.shape[3]} pixels"
+    colour = {1: "grey ", 3: "coloured "}.get(int(x.shape[1]), f"{x.shape[1]}-channel ") if colours else ""
+    return f"{colour}images of {x.shape[2]} × {x.shape[3]} pixels"
 
 
 def _joined(parts: list[Samples]) -> Samples:
