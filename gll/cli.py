@@ -40,37 +40,45 @@ def main(
 
 
 @app.command()
-def demo(
-    epochs: Annotated[int, typer.Option(min=2, help="Epochs of 10 steps, of every run.")] = 32,
-    seeds: Annotated[int, typer.Option(min=1, help="Seeds: labels, initial weights and augmentation.")] = 5,
-    out: Annotated[Path, typer.Option(help="Folder for runs, pictures and figures.")] = Path("out/demo"),
-    threads: Annotated[
-        int, typer.Option(min=1, help="CPU threads; two gain little, and lose much on a busy machine.")
-    ] = 1,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with what an earlier demo has left in OUT.")] = False,
+def train(
+    config: Annotated[Path | None, typer.Argument(help="A config (TOML), such as one in configs/.")] = None,
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="In place of what it says: train.lr=0.1 seed=3")
+    ] = None,
+    resume: Annotated[Path | None, typer.Option(metavar="DIR", help="Go on with a run that was stopped.")] = None,
 ) -> None:
-    """Train MLP, WNLL and GLL heads on handwritten digits with ten labels a class, and compare them over seeds."""
-    from gll.demo import run_demo
+    """Train an encoder with a head, as a config says, into a run directory."""
+    from gll.train.commands import run_train
 
-    try:
-        run_demo(epochs=epochs, seeds=seeds, out=out, threads=threads, resume=resume, console=console)
-    except (OSError, ValueError) as error:
-        Console(stderr=True, soft_wrap=True, highlight=False).print(Text.assemble(("gll demo: ", "red"), str(error)))
-        raise typer.Exit(1) from None
+    raise typer.Exit(run_train(config, overrides or [], resume, console))
 
 
 @app.command()
-def moons(
-    epochs: Annotated[int, typer.Option(min=1, help="Training epochs of each of the six models.")] = 2000,
-    paper: Annotated[bool, typer.Option("--paper", help="The paper's 150,000 epochs (hours on a CPU).")] = False,
-    out: Annotated[Path, typer.Option(help="Folder for the picture and the figures.")] = Path("out/moons"),
-    seed: Annotated[int, typer.Option(help="Seed of the encoder's initial weights.")] = 1,
-    threads: Annotated[int, typer.Option(min=1, help="CPU threads.")] = 2,
+def pretrain(
+    config: Annotated[Path | None, typer.Argument(help="A config (TOML) with warmup.epochs above 0.")] = None,
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="In place of what it says: warmup.gamma=choose")
+    ] = None,
+    resume: Annotated[Path | None, typer.Option(metavar="DIR", help="Go on with a warm-up that was stopped.")] = None,
 ) -> None:
-    """Train a small encoder on two moons through the layer, for several τ and with softmax, and draw what it learns."""
-    from gll.moons import run_moons
+    """Warm an encoder up on all samples, labelled or not, without a head, into a run directory."""
+    from gll.train.pretrain_command import run_pretrain
 
-    run_moons(epochs=150_000 if paper else epochs, out=out, seed=seed, threads=threads, console=console)
+    raise typer.Exit(run_pretrain(config, overrides or [], resume, console))
+
+
+@app.command()
+def evaluate(
+    run: Annotated[Path, typer.Argument(help="A run directory.")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Test in other ways: test.inductive=true")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of a table.")] = False,
+) -> None:
+    """Test what a run has trained, on its data. Nothing is written."""
+    from gll.train.commands import run_evaluate
+
+    raise typer.Exit(run_evaluate(run, overrides or [], as_json, console))
 
 
 @app.command()
@@ -109,33 +117,6 @@ ConvertOption = Annotated[
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, ...")]
 RootOption = Annotated[Path | None, typer.Option("--data-root", help="Where data sets lie, if not as in the run.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace a file that exists.")]
-
-
-@app.command()
-def embed(
-    run: RunArgument,
-    images: ImagesArgument,
-    out: Annotated[Path, typer.Option("-o", "--out", help="The .npz file to write.")],
-    convert: ConvertOption = False,
-    device: DeviceOption = "auto",
-    data_root: RootOption = None,
-    force: ForceOption = False,
-) -> None:
-    """Write the features of images, made by a run's encoder, to a file that `gll fit` reads."""
-    from gll.train import apply as work
-
-    errors = Console(stderr=True, soft_wrap=True, highlight=False)
-    try:
-        work.check_output(out, ".npz", force)
-        arrays = work.embed(work.Trained.open(run, device=device, root=data_root), images, convert=convert)
-        work.write_features(arrays, out)
-    except (OSError, ValueError, RuntimeError) as error:
-        errors.print(Text.assemble(("gll embed: ", "red"), str(error)))
-        raise typer.Exit(1) from None
-    n, d = arrays["features"].shape
-    known = {key: int((arrays[key] != "").sum()) for key in ("labels", "truth") if key in arrays}
-    more = "".join(f", {count:,} {key}" for key, count in known.items())
-    console.print(Text(f"wrote {out}: {n:,} rows of {d} features{more}"), soft_wrap=True)
 
 
 @app.command()
@@ -180,74 +161,30 @@ def predict(
 
 
 @app.command()
-def doctor(
-    file: Annotated[Path, typer.Argument(help="An .npz file with an array of features and, if you like, labels.")],
-    k: Annotated[int, typer.Option("--neighbors", "--k", min=1, help="Neighbours of every point.")] = 10,
-    cosine: Annotated[bool, typer.Option("--cosine", help="Scale rows to length one first.")] = False,
-    features: Annotated[str | None, typer.Option(help="Name of the feature array.")] = None,
-    labels: Annotated[str | None, typer.Option(help="Name of the label array (-1 or empty: no label).")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of a table.")] = False,
+def embed(
+    run: RunArgument,
+    images: ImagesArgument,
+    out: Annotated[Path, typer.Option("-o", "--out", help="The .npz file to write.")],
+    convert: ConvertOption = False,
+    device: DeviceOption = "auto",
+    data_root: RootOption = None,
+    force: ForceOption = False,
 ) -> None:
-    """Say what one should know about a set of features before building a graph from it."""
-    from gll.doctor import examine, load_npz
-    from gll.features import Metric
-    from gll.summary import doctor_table
+    """Write the features of images, made by a run's encoder, to a file that `gll fit` reads."""
+    from gll.train import apply as work
 
+    errors = Console(stderr=True, soft_wrap=True, highlight=False)
     try:
-        x, y = load_npz(file, features, labels)
-        with console.status(f"building the graph of {len(x):,} points"):
-            report = examine(x, y, k=k, metric=Metric.COSINE if cosine else Metric.EUCLIDEAN)
-    except (OSError, ValueError) as error:
-        console.print(f"[red]gll doctor:[/red] {error}", highlight=False)
+        work.check_output(out, ".npz", force)
+        arrays = work.embed(work.Trained.open(run, device=device, root=data_root), images, convert=convert)
+        work.write_features(arrays, out)
+    except (OSError, ValueError, RuntimeError) as error:
+        errors.print(Text.assemble(("gll embed: ", "red"), str(error)))
         raise typer.Exit(1) from None
-    if as_json:
-        print(json.dumps(report.as_dict(), indent=1))
-        return
-    console.print(doctor_table(report, file.name))
-    for line in report.advice:
-        console.print(f"• {line}", highlight=False)
-
-
-@app.command()
-def train(
-    config: Annotated[Path | None, typer.Argument(help="A config (TOML), such as one in configs/.")] = None,
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="In place of what it says: train.lr=0.1 seed=3")
-    ] = None,
-    resume: Annotated[Path | None, typer.Option(metavar="DIR", help="Go on with a run that was stopped.")] = None,
-) -> None:
-    """Train an encoder with a head, as a config says, into a run directory."""
-    from gll.train.commands import run_train
-
-    raise typer.Exit(run_train(config, overrides or [], resume, console))
-
-
-@app.command()
-def pretrain(
-    config: Annotated[Path | None, typer.Argument(help="A config (TOML) with warmup.epochs above 0.")] = None,
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="In place of what it says: warmup.gamma=choose")
-    ] = None,
-    resume: Annotated[Path | None, typer.Option(metavar="DIR", help="Go on with a warm-up that was stopped.")] = None,
-) -> None:
-    """Warm an encoder up on all samples, labelled or not, without a head, into a run directory."""
-    from gll.train.pretrain_command import run_pretrain
-
-    raise typer.Exit(run_pretrain(config, overrides or [], resume, console))
-
-
-@app.command()
-def evaluate(
-    run: Annotated[Path, typer.Argument(help="A run directory.")],
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Test in other ways: test.inductive=true")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of a table.")] = False,
-) -> None:
-    """Test what a run has trained, on its data. Nothing is written."""
-    from gll.train.commands import run_evaluate
-
-    raise typer.Exit(run_evaluate(run, overrides or [], as_json, console))
+    n, d = arrays["features"].shape
+    known = {key: int((arrays[key] != "").sum()) for key in ("labels", "truth") if key in arrays}
+    more = "".join(f", {count:,} {key}" for key, count in known.items())
+    console.print(Text(f"wrote {out}: {n:,} rows of {d} features{more}"), soft_wrap=True)
 
 
 class MetricName(enum.StrEnum):
@@ -325,3 +262,66 @@ def fit(
         raise typer.Exit(130) from None
     if not quiet:
         console.print(Text(f"wrote {', '.join(map(str, written))}" if written else "nothing written: give --out"))
+
+
+@app.command()
+def doctor(
+    file: Annotated[Path, typer.Argument(help="An .npz file with an array of features and, if you like, labels.")],
+    k: Annotated[int, typer.Option("--neighbors", "--k", min=1, help="Neighbours of every point.")] = 10,
+    cosine: Annotated[bool, typer.Option("--cosine", help="Scale rows to length one first.")] = False,
+    features: Annotated[str | None, typer.Option(help="Name of the feature array.")] = None,
+    labels: Annotated[str | None, typer.Option(help="Name of the label array (-1 or empty: no label).")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of a table.")] = False,
+) -> None:
+    """Say what one should know about a set of features before building a graph from it."""
+    from gll.doctor import examine, load_npz
+    from gll.features import Metric
+    from gll.summary import doctor_table
+
+    try:
+        x, y = load_npz(file, features, labels)
+        with console.status(f"building the graph of {len(x):,} points"):
+            report = examine(x, y, k=k, metric=Metric.COSINE if cosine else Metric.EUCLIDEAN)
+    except (OSError, ValueError) as error:
+        console.print(f"[red]gll doctor:[/red] {error}", highlight=False)
+        raise typer.Exit(1) from None
+    if as_json:
+        print(json.dumps(report.as_dict(), indent=1))
+        return
+    console.print(doctor_table(report, file.name))
+    for line in report.advice:
+        console.print(f"• {line}", highlight=False)
+
+
+@app.command()
+def demo(
+    epochs: Annotated[int, typer.Option(min=2, help="Epochs of 10 steps, of every run.")] = 32,
+    seeds: Annotated[int, typer.Option(min=1, help="Seeds: labels, initial weights and augmentation.")] = 5,
+    out: Annotated[Path, typer.Option(help="Folder for runs, pictures and figures.")] = Path("out/demo"),
+    threads: Annotated[
+        int, typer.Option(min=1, help="CPU threads; two gain little, and lose much on a busy machine.")
+    ] = 1,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with what an earlier demo has left in OUT.")] = False,
+) -> None:
+    """Train MLP, WNLL and GLL heads on handwritten digits with ten labels a class, and compare them over seeds."""
+    from gll.demo import run_demo
+
+    try:
+        run_demo(epochs=epochs, seeds=seeds, out=out, threads=threads, resume=resume, console=console)
+    except (OSError, ValueError) as error:
+        Console(stderr=True, soft_wrap=True, highlight=False).print(Text.assemble(("gll demo: ", "red"), str(error)))
+        raise typer.Exit(1) from None
+
+
+@app.command()
+def moons(
+    epochs: Annotated[int, typer.Option(min=1, help="Training epochs of each of the six models.")] = 2000,
+    paper: Annotated[bool, typer.Option("--paper", help="The paper's 150,000 epochs (hours on a CPU).")] = False,
+    out: Annotated[Path, typer.Option(help="Folder for the picture and the figures.")] = Path("out/moons"),
+    seed: Annotated[int, typer.Option(help="Seed of the encoder's initial weights.")] = 1,
+    threads: Annotated[int, typer.Option(min=1, help="CPU threads.")] = 2,
+) -> None:
+    """Train a small encoder on two moons through the layer, for several τ and with softmax, and draw what it learns."""
+    from gll.moons import run_moons
+
+    run_moons(epochs=150_000 if paper else epochs, out=out, seed=seed, threads=threads, console=console)
