@@ -65,6 +65,7 @@ def test_overrides_of_options() -> None:
         (NAMED + "[train]\nlern = 1", [], "unknown key 'train.lern'; did you mean 'lr'"),
         (NAMED + "lr = 1", [], "unknown key 'lr'; did you mean 'warmup.lr' or 'train.lr'"),
         (NAMED + "[trian]\nlr = 1", [], "unknown key 'trian'; did you mean 'train'"),
+        (NAMED, ["train.learning_rate=3"], "unknown key 'train.learning_rate'; did you mean 'lr'"),
         (NAMED, ["train.epoch=3"], "unknown key 'train.epoch'; did you mean 'epochs'"),
         (NAMED, ["train.lr.x=3"], "train.lr has no parts"),
         (NAMED, ["train=3"], "train is a section"),

@@ -130,8 +130,11 @@ def test_tensorboard(run: Run) -> None:
 
     with run.working():
         run.log(phase="test", epoch=2, head="gll", mode="transductive", error=0.25)
+        for gamma in (0.25, 0.5):
+            run.log(phase="warmup", gamma=gamma, epoch=1, loss=gamma)
     events = EventAccumulator(str(run.directory / "tensorboard")).Reload()
     assert [(e.step, e.value) for e in events.Scalars("test/gll/transductive/error")] == [(2, 0.25)]
+    assert [(e.step, e.value) for e in events.Scalars("warmup/0.5/loss")] == [(1, 0.5)]
 
 
 def test_without_tensorboard(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

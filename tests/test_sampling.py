@@ -391,7 +391,7 @@ class Wrong(AbstractBaseSet):
         ({"base": 250}, "leaves none of 250 labelled samples for the loss"),
         ({"batch": 0}, "batch and steps ≥ 1"),
         ({"steps": 0}, "batch and steps ≥ 1"),
-        ({"batch": 101, "num_replicas": 2}, "must be multiples of that number"),
+        ({"batch": 101, "num_replicas": 2}, "batch=101 counts all 2 processes together and must be a multiple"),
         ({"batch": 1}, "room for a labelled and an unlabelled sample"),
         ({"labelled": 101}, "labelled must lie in 1 .. batch = 100, got 101"),
         ({"rank": 1}, "rank must lie in 0 .. num_replicas - 1 = 0, got 1"),

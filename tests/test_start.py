@@ -8,8 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors import SafetensorError
 
 from gll.data.datasets import TrainTest
+from gll.data.sampling import GraphBatches
+from gll.data.splits import split_labels
+from gll.train import checkpoint
 from gll.train.config import load_config, with_values
 from gll.train.loop import new_run, train
 from gll.train.model import build, load_data, restore
@@ -92,6 +96,11 @@ def test_a_switch_to_or_from_a_probe(tmp_path: Path, order: tuple[str, str]) -> 
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
+        (["base.size=5"], "a base of 5 cannot hold a sample of each of 10 classes"),
+        (["model.encoder=vgg11"], r'"vgg11" does not take .* of shape \(1, 8, 8\): .* data.pad=32'),
+        (["model.encoder=mlp"], '"mlp" does not take'),
+        (["model.head_options.tau=-0.1"], "tau"),
+        (["model.switch_at=1", "model.head_options.tau=-0.1"], "tau"),
         (["test.device=gpu"], 'test.device must be "auto", "cpu"'),
         ([*WARM, "warmup.augment=simclrr"], "simclrr"),
         ([*WARM, "data.name=moons", "model.encoder=mlp", "base.size=6"], "points, not images"),
@@ -178,3 +187,61 @@ def test_the_callers_random_numbers_are_left_alone(tmp_path: Path) -> None:
     torch.manual_seed(3)
     train(new_run(tiny(tmp_path, *WARM)))
     assert torch.equal(torch.rand(4), expected)
+
+
+def test_a_config_that_was_changed_is_refused(tmp_path: Path) -> None:
+    run = new_run(tiny(tmp_path))
+    train(run)
+    (run.directory / "result.json").unlink()
+    path = run.directory / "config.toml"
+    text = path.read_text()
+    path.write_text(text.replace("batch = 60", "batch = 40").replace("every = 0", "every = 1"))
+    with pytest.raises(
+        RunError, match=r"config\.toml was changed since its checkpoint was written: train\.batch; undo"
+    ):
+        train(Run.open(run.directory))
+    path.write_text(text.replace("every = 0", "every = 1"))  # how it is tested may change
+    train(Run.open(run.directory))
+    path.write_text(text + "x = [")
+    with pytest.raises(RunError, match=r"config\.toml was changed or damaged: not TOML"):
+        Run.open(run.directory)
+
+
+def test_damage_is_named(tmp_path: Path) -> None:
+    run = new_run(tiny(tmp_path))
+    with pytest.raises(RunError, match=r"not finished, nor come to a checkpoint; .* remove it, or .* name=NAME"):
+        new_run(tiny(tmp_path))
+    (run.directory / "result.json").write_text("{")
+    with pytest.raises(RunError, match=r"result\.json is damaged; remove it"):
+        train(run)
+    (run.directory / "result.json").unlink()
+    (run.directory / "metrics.jsonl").unlink()
+    with pytest.raises(RunError, match=r"metrics\.jsonl is missing"):
+        train(run)
+    (tmp_path / "file").touch()
+    with pytest.raises(RunError, match=r"cannot be made: .*; choose another by out=DIR"):
+        new_run(tiny(tmp_path / "file" / "inside"))
+
+
+def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = new_run(tiny(tmp_path))
+
+    def full(*args: object, **kwargs: object) -> None:
+        raise SafetensorError("No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "save_file", full)
+        with pytest.raises(
+            OSError, match=r"train\.safetensors cannot be written \(No space left .* make room, then resume"
+        ):
+            train(run)
+    train(run)
+
+
+def test_labels_may_be_arrays_and_lists(as_user: None) -> None:
+    labels = torch.arange(100) % 4
+    for given in (labels.numpy(), labels.tolist()):
+        split = split_labels(given, "10 each", seed=0)
+        assert torch.equal(split.labelled, split_labels(labels, "10 each", seed=0).labelled)
+        batches = GraphBatches(given, split, batch=20, base=8, seed=0)
+        assert next(batches.epoch(0)).sizes[0] == 8

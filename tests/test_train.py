@@ -422,9 +422,16 @@ def test_the_projection_of_a_warm_up_is_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("augment", ["none", "grey"])
+@pytest.mark.parametrize("head", ["mlp", "linear"])
 def test_a_step_does_not_wait_for_the_gpu(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gpu_waits: Callable[[str], AbstractContextManager[None]]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    gpu_waits: Callable[[str], AbstractContextManager[None]],
+    head: str,
+    augment: str,
 ) -> None:
+    """Heads without a graph; that of a graph waits once, in the forward pass (`test_fused.py`)."""
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device")
     step = Training.train_step
@@ -434,7 +441,8 @@ def test_a_step_does_not_wait_for_the_gpu(
             step(self, batch, number, lr)
 
     monkeypatch.setattr(Training, "train_step", watched)
-    train(new_run(tiny(tmp_path, "device=cuda", "model.head=mlp", "train.autocast=true", "train.channels_last=true")))
+    options = ["device=cuda", f"model.head={head}", f"data.augment={augment}"]
+    train(new_run(tiny(tmp_path, *options, "train.autocast=true", "train.channels_last=true")))
 
 
 def test_progress_in_plain_lines(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """What training data was: enough to tell later whether it still is the same.
 
-A split and a checkpoint speak of samples by their number. If a file is added to a folder, the numbers mean other samples,
-and nothing else would notice.
+A split and a checkpoint speak of samples by their number. If a file is added to a folder, the numbers mean other
+samples, and nothing else would notice.
 """
 
 from __future__ import annotations

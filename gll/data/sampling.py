@@ -98,8 +98,10 @@ class GraphBatches:
 
     An epoch shows every labelled sample outside its base once. The unlabelled ones are drawn to go with them: each once
     where the proportions come out exactly, and never twice unless there are fewer of them than batches. Batches are
-    equally large: 1,100 samples and B = 1,000 make two batches of 550, not one of 1,000 and one of 100. With `steps`
-    an epoch has that many full batches, from as many passes over the samples as that takes.
+    equally large: 1,100 samples and B = 1,000 make two batches of 550, not one of 1,000 and one of 100. Since N_l is a
+    whole number, few labelled samples a batch make batches smaller than B, and an epoch that leaves some unlabelled
+    samples out; other epochs draw others. With `steps` an epoch has that many full batches, from as many passes over
+    the samples as that takes.
 
     It is also a `batch_sampler` for `torch.utils.data.DataLoader` over any map-style dataset: it yields lists of
     indices (`Batch.nodes`) of the epoch given by `set_epoch`.
@@ -146,17 +148,18 @@ class GraphBatches:
         steps: int | None = None,
         split_base: bool = False,
     ) -> None:
+        labels = torch.as_tensor(labels)  # arrays and lists too
         if len(labels) != len(split):
             raise ValueError(f"the split is of {len(split):,} samples, but there are {len(labels):,} labels")
         if not 0 <= rank < num_replicas:
             raise ValueError(f"rank must lie in 0 .. num_replicas - 1 = {num_replicas - 1}, got {rank}")
         if base < 0 or batch < 1 or (steps is not None and steps < 1):
             raise ValueError(f"base must be ≥ 0, batch and steps ≥ 1; got base={base}, batch={batch}, steps={steps}")
-        if batch % num_replicas or (labelled or 0) % num_replicas:
-            raise ValueError(
-                f"batch={batch} and labelled={labelled} count all {num_replicas} processes together and must be "
-                "multiples of that number"
-            )
+        for name, number in (("batch", batch), ("labelled", labelled or 0)):
+            if number % num_replicas:
+                raise ValueError(
+                    f"{name}={number} counts all {num_replicas} processes together and must be a multiple of that"
+                )
         self._labelled, self._unlabelled = split.labelled.cpu(), split.unlabelled.cpu()
         self._classes = labels.detach().cpu().long()[self._labelled]
         if len(self._classes) and int(self._classes.min()) < 0:

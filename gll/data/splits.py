@@ -99,6 +99,7 @@ def split_labels(labels: Int[Tensor, " n"], amount: str, *, seed: int) -> LabelS
 
     Differentiable in: nothing.
     """
+    labels = torch.as_tensor(labels)  # arrays and lists too
     if labels.dim() != 1 or labels.is_floating_point() or labels.dtype == torch.bool:
         raise TypeError(f"labels must be one whole number a sample, got {labels.dtype} of shape {tuple(labels.shape)}")
     labels = labels.detach().cpu().long()

@@ -28,12 +28,12 @@ class Board:
             self.writer = SummaryWriter(str(directory))
 
     def add(self, values: Mapping[str, Any]) -> None:
-        """The numbers of one line, against its epoch, under its phase, head and mode."""
+        """The numbers of one line, against its epoch, under its phase, γ, head and mode."""
         if self.writer is None or "epoch" not in values:
             return
-        place = "/".join(str(values[key]) for key in ("phase", "head", "mode") if key in values)
+        place = "/".join(str(values[key]) for key in ("phase", "gamma", "head", "mode") if key in values)
         for key, value in values.items():
-            if key != "epoch" and isinstance(value, int | float) and not isinstance(value, bool):
+            if key not in ("epoch", "gamma") and isinstance(value, int | float) and not isinstance(value, bool):
                 self.writer.add_scalar(f"{place}/{key}", value, values["epoch"])
 
     def close(self) -> None:

@@ -31,6 +31,7 @@ def save_checkpoint(path: Path, tensors: Mapping[str, Tensor], state: Mapping[st
     """Write tensors and a JSON state to `path`, atomically.
 
     Raises:
+        OSError: it cannot be written; the disk is full, for example.
         ValueError: a tensor has a NaN or an infinite value. A checkpoint is for going on from, so none is written.
 
     >>> import tempfile
@@ -52,8 +53,13 @@ def save_checkpoint(path: Path, tensors: Mapping[str, Tensor], state: Mapping[st
         seen.add(kept[name].untyped_storage().data_ptr())
     text = json.dumps(state, allow_nan=False)
     header = {"format": FORMAT, "version": VERSION, "state": text, "sha256": _checksum(kept, text)}
-    with complete_file(path) as temporary:
-        save_file(kept, temporary, metadata=header)
+    try:
+        with complete_file(path) as temporary:
+            save_file(kept, temporary, metadata=header)
+    except (SafetensorError, OSError) as error:
+        raise OSError(
+            f"{path} cannot be written ({error}); the checkpoint before it is as it was: make room, then resume the run"
+        ) from None
 
 
 def load_checkpoint(path: Path, device: str | torch.device = "cpu") -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -78,7 +84,9 @@ def load_checkpoint(path: Path, device: str | torch.device = "cpu") -> tuple[dic
         raise CheckpointError(f"{path} cannot be read ({error}); it was cut off or damaged") from None
     text = header.get("state", "")
     if _checksum(tensors, text) != header.get("sha256"):
-        raise CheckpointError(f"{path} was damaged after it was written: its checksum does not fit")
+        raise CheckpointError(
+            f"{path} was damaged after it was written: its checksum does not fit; remove it to start that part again"
+        )
     return {name: tensor.to(device) for name, tensor in tensors.items()}, json.loads(text)
 
 

@@ -36,6 +36,8 @@ def run_train(config_path: Path | None, overrides: Sequence[str], resume: Path |
             console = console if ranks.is_first else Console(quiet=True)
             reporter = Reporter(console if ranks.is_first else None)
             run = open_run(config, resume, ranks, reporter)
+            if run.result() is not None:
+                reporter.say(f"{run.directory} was finished before; to train for longer, start another run")
             result = train(run, ranks=ranks, reporter=reporter)
             if ranks.is_first:
                 show_result(result, run, console)

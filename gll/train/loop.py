@@ -6,8 +6,8 @@
 One step (`Training.train_step`): base, labelled and unlabelled images go through the encoder together; the head
 predicts the labelled ones from the base; their loss is differentiated. The base never enters the loss.
 
-Everything random is derived from (seed, epoch, step), never drawn from a running stream. So a checkpoint needs no state
-of a generator, and a run that was killed goes on to the numbers it would have had.
+Everything random is derived from seed, epoch and step, never drawn from a running stream. So a checkpoint needs no
+state of a generator, and a run that was killed goes on to the numbers it would have had.
 """
 
 from __future__ import annotations
@@ -186,7 +186,11 @@ class Training:
         return stop
 
     def train_step(self, batch: Batch, step: int, lr: float) -> None:
-        """One step. Nothing in here waits for the device."""
+        """One step.
+
+        Nothing here waits for the device but the head: a graph is looked at once in the forward pass, to see whether it
+        was solved; mlp, linear and probe never. Processes that gather features (train.graph) also wait for each other.
+        """
         config, head, rank, device = self.config, self.model.head, self.ranks.rank, self.ranks.device
         assert self.optimizer is not None
         set_learning_rate(self.optimizer, lr)

@@ -134,6 +134,11 @@ def warm_up(
     run.save(NAME, _state(encoder, projection), state)
     if reporter.console is not None:
         reporter.console.print(result.shown())
+    if result.kept.epoch == 0 and result.kept.epochs > 0:
+        reporter.say(
+            "the graph was never better than before the warm-up, so the encoder is kept as it was: try more epochs, "
+            "another warmup.augment or warmup.lr, or warmup.keep=last"
+        )
     return result
 
 

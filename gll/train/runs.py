@@ -48,6 +48,7 @@ from gll.train.board import Board
 from gll.train.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
 from gll.train.config import Config, from_toml, to_toml
 from gll.train.distributed import Ranks
+from gll.train.toml import ConfigError
 
 
 class RunError(ValueError):
@@ -77,8 +78,11 @@ class Run:
         """A new directory; an existing one is never written over. `data` is remembered, so that no other is used."""
         directory = Path(directory)
         refuse_existing(directory)
-        directory.parent.mkdir(parents=True, exist_ok=True)
-        made = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", suffix=".tmp", dir=directory.parent))
+        try:
+            directory.parent.mkdir(parents=True, exist_ok=True)
+            made = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", suffix=".tmp", dir=directory.parent))
+        except OSError as error:
+            raise RunError(f"{directory} cannot be made: {error.strerror}; choose another by out=DIR") from None
         try:
             made.chmod(0o755)
             (made / "checkpoints").mkdir()
@@ -104,7 +108,10 @@ class Run:
         if not (directory / "config.toml").is_file():
             what = "is no run directory: it has no config.toml" if directory.is_dir() else "does not exist"
             raise RunError(f"{directory} {what}")
-        config = from_toml((directory / "config.toml").read_text(encoding="utf-8"))
+        try:
+            config = from_toml((directory / "config.toml").read_text(encoding="utf-8"))
+        except ConfigError as error:
+            raise RunError(f"{directory / 'config.toml'} was changed or damaged: {error}") from None
         return Run(directory, config, LabelSplit.load(directory / "split.npz"), writes)
 
     @property
@@ -148,6 +155,9 @@ class Run:
     def _rewind(self) -> None:
         """Cut the metrics to where they were at the last checkpoint, and remove files that were never finished."""
         length = 0
+        for name in ("checkpoints", "metrics.jsonl"):
+            if not (self.directory / name).exists():
+                raise RunError(f"{self.directory / name} is missing: somebody has removed it; start the run again")
         for path in (self.directory / "checkpoints").iterdir():
             if path.name.endswith(".tmp"):
                 path.unlink()
@@ -183,7 +193,8 @@ class Run:
         with (self.directory / "metrics.jsonl").open("rb") as file:
             os.fsync(file.fileno())
             length = file.seek(0, os.SEEK_END)
-        save_checkpoint(self._checkpoint(name), tensors, {"metrics": length, "state": dict(state)})
+        about = {"metrics": length, "config": to_toml(self.config), "state": dict(state)}
+        save_checkpoint(self._checkpoint(name), tensors, about)
 
     def load(self, name: str) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """The checkpoint `name`, on the CPU; None where there is none yet."""
@@ -191,7 +202,17 @@ class Run:
             tensors, state = load_checkpoint(self._checkpoint(name))
         except FileNotFoundError:
             return None
+        self._same_config(state)
         return tensors, state["state"]
+
+    def _same_config(self, state: Mapping[str, Any]) -> None:
+        """An error where config.toml was changed after a checkpoint, in what decides the numbers of a run."""
+        changed = differences(from_toml(state["config"]), self.config) if "config" in state else []
+        if changed:
+            raise RunError(
+                f"{self.directory / 'config.toml'} was changed since its checkpoint was written: {', '.join(changed)}; "
+                "undo that, or start another run"
+            )
 
     def _checkpoint(self, name: str) -> Path:
         return self.directory / "checkpoints" / f"{name}.safetensors"
@@ -204,7 +225,12 @@ class Run:
     def result(self) -> dict[str, Any] | None:
         """What came out, or None where the run has not finished."""
         path = self.directory / "result.json"
-        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+        if not path.is_file():
+            return None
+        try:
+            return dict(json.loads(path.read_text(encoding="utf-8")))
+        except ValueError:
+            raise RunError(f"{path} is damaged; remove it and resume the run, which writes it again") from None
 
     def note_resume(self) -> None:
         """Add the environment of now to environment.json."""
@@ -224,15 +250,38 @@ def same_processes(run: Run, state: Mapping[str, Any], ranks: Ranks) -> None:
         )
 
 
+def differences(before: Config, now: Config) -> list[str]:
+    """The keys that differ and matter: not where a run and its data lie, where it is computed, nor how it is tested."""
+    free = (
+        "name",
+        "out",
+        "device",
+        "test",
+        "data.name",
+        "data.root",
+        "train.save_every",
+        "warmup.save_every",
+        "warmup.from_run",
+    )
+    found = []
+    for field in dataclasses.fields(Config):
+        a, b = getattr(before, field.name), getattr(now, field.name)
+        parts = dataclasses.fields(a) if dataclasses.is_dataclass(a) else ()
+        found += [f"{field.name}.{p.name}" for p in parts if getattr(a, p.name) != getattr(b, p.name)]
+        found += [field.name] if not parts and a != b else []
+    return [key for key in found if key not in free and key.split(".")[0] not in free]
+
+
 def refuse_existing(directory: Path) -> None:
     """An error where there is something already, which says how to go on."""
     directory = Path(directory)
     if (directory / "result.json").is_file():
-        raise RunError(f"{directory} holds a finished run; choose another directory by out=DIR, or remove it")
+        raise RunError(f"{directory} holds a finished run; choose another by name=NAME or out=DIR, or remove it")
     if (directory / "config.toml").is_file():
+        begun = any((directory / "checkpoints").glob("*.safetensors"))
         raise RunError(
-            f"{directory} holds a run that has not finished; go on with `gll train --resume {directory}`, choose "
-            "another directory by out=DIR, or remove it"
+            f"{directory} holds a run that has not finished{'' if begun else ', nor come to a checkpoint'}; go on "
+            f"with `gll train --resume {directory}`, remove it, or choose another by name=NAME or out=DIR"
         )
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise RunError(f"{directory} exists and is no run; choose another directory by out=DIR")

@@ -7,6 +7,7 @@ schedule of heads, the batches of every process, the warm-up and the devices are
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,15 @@ from torch import Tensor
 from gll.data.augment import AbstractAugmentation, augmentation_from_name
 from gll.data.datasets import TrainTest
 from gll.data.fingerprint import changes, fingerprint
-from gll.data.random import own_random_state
+from gll.data.random import generator, own_random_state
 from gll.data.sampling import GraphBatches, base_set_from_name
 from gll.data.splits import LabelSplit, split_labels
 from gll.nn.heads import AbstractHead, Switch, WNLLHead
+from gll.solution import SolveError
 from gll.train.config import Config
 from gll.train.distributed import GRAPHS, Ranks
-from gll.train.model import Model, build, find_device, free_heads, keep_projection, load_data
+from gll.train.evaluate import at_work
+from gll.train.model import Model, build, encode, find_device, free_heads, keep_projection, load_data
 from gll.train.pretrain import load_warm_up, plan_warm_up, projection_network
 from gll.train.runs import Run, RunError, refuse_existing
 from gll.train.toml import ConfigError
@@ -48,13 +51,8 @@ def new_run(config: Config, ranks: Ranks | None = None) -> Run:
     free_heads(config, model.encoder, data)
     make_augmentation(config, data)
     check_schedule(config, model.head)
-    bases = set()
-    for epoch in range(config.train.epochs if model.parameters() else 0):
-        model.head.start_epoch(epoch, model.encoder)
-        bases.add(model.head.uses_base)
-    for uses_base in bases:
-        make_batches(config, data.train_labels, split, ranks, uses_base)
-    model.head.release()
+    check_encoder(config, data, model)
+    check_steps(config, data, split, model, ranks)
     check_warm_up(config, data, split, model)
     return Run.create(config.directory, config, split, data)
 
@@ -70,6 +68,35 @@ def check_processes(config: Config, ranks: Ranks) -> None:
             )
     if config.train.sync_batchnorm and ranks.world > 1 and ranks.device.type != "cuda":
         raise ConfigError("train.sync_batchnorm needs GPUs: PyTorch has no such layer on a CPU")
+
+
+def check_encoder(config: Config, data: TrainTest, model: Model) -> None:
+    """Refuse an encoder that does not take these samples."""
+    try:
+        encode(model.encoder, data.train[:2], data, config)
+    except (ValueError, RuntimeError) as error:
+        ways = "data.pad=32 pads images with zeros, data.size=32 scales those of your own; or take another encoder"
+        raise ConfigError(
+            f'model.encoder = "{config.model.encoder}" does not take the samples of {data.name}, of shape '
+            f"{tuple(data.train.shape[1:])}: {error}. In a config: {ways if data.is_image else 'mlp is for points'}"
+        ) from None
+
+
+def check_steps(config: Config, data: TrainTest, split: LabelSplit, model: Model, ranks: Ranks) -> None:
+    """Refuse batches that cannot be drawn, and options that a head cannot work with; features are made up."""
+    tried = set()
+    for epoch in range(config.train.epochs if model.parameters() else 0):
+        model.head.start_epoch(epoch, model.encoder)
+        kind = (at_work(model.head), model.head.uses_base)
+        if kind in tried:
+            continue
+        tried.add(kind)
+        batch = next(make_batches(config, data.train_labels, split, ranks, model.head.uses_base).epoch(0))
+        z = torch.randn(len(batch), int(model.encoder.feature_dim), generator=generator(0, "try"))  # type: ignore[arg-type]
+        base, labelled, other = z.split(batch.sizes)
+        with torch.no_grad(), suppress(SolveError):  # what made-up features do on a graph says nothing
+            model.head(torch.cat([labelled, other]), base, data.train_labels[batch.base])
+    model.head.release()
 
 
 def check_warm_up(config: Config, data: TrainTest, split: LabelSplit, model: Model) -> None:

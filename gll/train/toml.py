@@ -44,6 +44,20 @@ def write(config: Any) -> str:
     return "\n".join(lines) + "\n"
 
 
+ALIASES = {
+    "learning_rate": "lr",
+    "batch_size": "batch",
+    "num_epochs": "epochs",
+    "dataset": "name",
+    "backbone": "encoder",
+    "network": "encoder",
+    "augmentation": "augment",
+    "scheduler": "schedule",
+    "amp": "autocast",
+}
+"""What other programs call some keys."""
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """A question that ends an error message, or nothing."""
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
@@ -84,7 +98,10 @@ def _build(root: type, cls: type, table: Mapping[str, Any], prefix: str) -> obje
 
 
 def _unknown(root: type, full: str, key: str, known: Iterable[str]) -> str:
-    """What to say of a key that does not exist: the nearest of its section, or of any other."""
+    """What to say of a key that does not exist: what it is called here, the nearest of its section, or of any other."""
+    alias = ALIASES.get(key, "")
+    if alias in known:
+        return f"unknown key {full!r}; did you mean {alias!r}?"
     everywhere = {}
     for section, (_, kind) in _fields(root).items():
         everywhere[section] = section
