@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -116,3 +119,22 @@ def test_batch_statistics_of_all_processes(tmp_path: Path) -> None:
     training, kinds = norms(Ranks(0, 2))
     assert kinds == {nn.SyncBatchNorm}
     assert {id(p) for p in training.trainable} == {id(p) for p in training.model.encoder.parameters()}
+
+
+@pytest.mark.slow
+def test_torchrun(tmp_path: Path) -> None:
+    """The command of docs/multi-gpu.md that needs no GPU, shortened, and gone on with."""
+    text = (ROOT / "docs/multi-gpu.md").read_text()
+    (command,) = re.findall(r"^torchrun (.*device=cpu)", text, re.MULTILINE)
+    start = [sys.executable, "-m", "torch.distributed.run", *command.split()]
+    options = ["train.epochs=2", "train.steps=3", f"out={tmp_path / 'run'}"]
+    again = [*start[: start.index("train") + 1], "--resume", str(tmp_path / "run")]
+    for call in ([*start, *options], again):
+        process = subprocess.run(
+            call, env={**os.environ, "OMP_NUM_THREADS": "1"}, cwd=ROOT, capture_output=True, text=True, timeout=300
+        )
+        assert process.returncode == 0, process.stderr
+    run = Run.open(tmp_path / "run")
+    assert run.load("train")[1]["processes"] == 2  # type: ignore[index]
+    assert [row["epoch"] for row in run.metrics() if row["phase"] == "train"] == [1, 2]
+    assert "was finished before" in process.stdout

@@ -221,33 +221,3 @@ def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert files == {p.name: p.stat().st_mtime_ns for p in directory.rglob("*")}  # nothing was written
     assert shell.invoke(app, ["evaluate", str(directory), "train.lr=1"]).exit_code == 1
     assert shell.invoke(app, ["evaluate", str(tmp_path)]).exit_code == 1
-
-
-@pytest.mark.slow
-def test_two_processes_train_as_one(tmp_path: Path) -> None:
-    """torchrun with one graph over both processes: the losses of a single process with the whole batch."""
-    options = ["train.graph=gathered", "data.augment=none", "base.strategy=fixed"]
-    # Without batch normalisation, whose statistics are those of each process's share.
-    options += ["data.name=moons", "model.encoder=mlp", "data.labels=30 each", "base.size=10"]
-    alone, together = (tiny(tmp_path / name, *options) for name in ("alone", "together"))
-    train(new_run(alone))
-    (tmp_path / "c.toml").write_text(to_toml(together))
-    command = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc-per-node=2",
-        "-m",
-        "gll",
-        "train",
-    ]
-    process = subprocess.run(
-        [*command, str(tmp_path / "c.toml")], env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True
-    )
-    assert process.returncode == 0, process.stderr
-    one, two = ([r for r in Run.open(c.directory).metrics() if r["phase"] == "train"] for c in (alone, together))
-    assert len(one) == len(two) == 2
-    for a, b in zip(one, two, strict=True):
-        assert b["loss"] == pytest.approx(a["loss"], rel=1e-3)
-        assert b["error"] == pytest.approx(a["error"], abs=1e-9)
