@@ -110,7 +110,7 @@ def test_transposed_images_are_turned_upright(tmp_path: Path) -> None:
     data = replace(source, transposed=True).load(tmp_path)
     assert np.array_equal(data.train[:, 0].numpy(), x.transpose(0, 2, 1))
     assert data.train.is_contiguous()
-    assert [name for name, s in SOURCES.items() if getattr(s, "transposed", False)] == ["emnist", "emnist-subset"]
+    assert [name for name, s in SOURCES.items() if getattr(s, "transposed", False)] == ["emnist"]
 
 
 def test_the_folder_of_emnists_archive_is_found(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_a_missing_file_says_what_to_fetch_and_where_it_goes(tmp_path: Path) -> 
     assert source.present(tmp_path) == (3, 4)
 
 
-@pytest.mark.parametrize("name", ["mnist", "fashionmnist", "emnist", "emnist-subset", "cifar10"])
+@pytest.mark.parametrize("name", ["mnist", "fashionmnist", "emnist", "cifar10"])
 def test_every_data_set_says_where_it_belongs(tmp_path: Path, name: str) -> None:
     with pytest.raises(DataError, match=f"belong into {SOURCES[name].folder(tmp_path)}"):
         load(name, tmp_path)
@@ -299,7 +299,7 @@ def test_moons_are_those_of_the_study() -> None:
 
 
 REAL = {"mnist": (60_000, 10_000), "fashionmnist": (60_000, 10_000), "emnist": (112_800, 18_800),
-        "emnist-subset": (36_660, 6_110), "cifar10": (50_000, 10_000)}  # fmt: skip
+        "cifar10": (50_000, 10_000)}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", REAL)
@@ -311,10 +311,10 @@ def test_real_files(name: str) -> None:
     assert (len(data.train), len(data.test)) == REAL[name]
     for labels, size in ((data.train_labels, REAL[name][0]), (data.test_labels, REAL[name][1])):
         counts = labels.bincount(minlength=data.num_classes)
-        if name not in ("mnist", "emnist-subset"):
+        if name != "mnist":
             assert (counts == size // data.num_classes).all()
         assert (counts > 0).all()
-    if name == "emnist-subset":
+    if name == "emnist":
         return  # its mean is computed
     mean, std = channel_statistics(data.train)  # as published, with four digits
     assert data.mean == pytest.approx(mean, abs=6e-5)
@@ -323,10 +323,10 @@ def test_real_files(name: str) -> None:
 
 def test_letters_are_upright() -> None:
     """Lines of an E, F, H, I, L, T that stand: columns are joined by more ink than rows."""
-    there, wanted = SOURCES["emnist-subset"].present(data_root())
+    there, wanted = SOURCES["emnist"].present(data_root())
     if there < wanted:
-        pytest.skip("the subset is not here")
-    data = load("emnist-subset")
+        pytest.skip("emnist is not here")
+    data = load("emnist")
     mean = {c: data.train[data.train_labels == data.classes.index(c)].float().mean((0, 1)) for c in "LT"}
     assert mean["L"][22:].sum() > 1.5 * mean["L"][:6].sum()  # the foot of an L is below
     assert mean["T"][:10].sum() > 1.5 * mean["T"][18:].sum()  # the bar of a T is above

@@ -94,7 +94,7 @@ def read_samples(path: Path, what: str, x: NDArray[Any]) -> Tensor:
     if x.ndim not in (3, 4) or x.dtype != np.uint8:
         hint = ""
         if x.ndim in (3, 4):
-            hint = "; write images from 0 to 1 as (255 * x).round().astype('uint8')"
+            hint = "; write images from 0 to 255 as x.astype('uint8'), from 0 to 1 as (255 * x).round().astype('uint8')"
         raise DataError(
             f"{path}: the {what} must be images of bytes (uint8) of shape (n, height, width), (n, height, width, 3) or "
             f"(n, 3, height, width), or points (n, d); got {x.dtype} of shape {x.shape}{hint}"

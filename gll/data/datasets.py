@@ -31,7 +31,7 @@ def load(
     """A data set, by its name or from the user's own files.
 
     Args:
-        name: one of `gll data list` (digits, moons, mnist, fashionmnist, emnist, emnist-subset, cifar10), or the path
+        name: one of `gll data list` (digits, moons, mnist, fashionmnist, emnist, cifar10), or the path
             of a folder of images or of an .npz file, from here or from the root.
         root: where data sets lie; see `data_root`.
         size: images of a folder are cropped and scaled to size × size pixels; needed where their sizes differ.

@@ -297,14 +297,6 @@ SOURCES: dict[str, AbstractSource] = {
             "unzip it (the .gz files in it may stay as they are)",
             CHARACTERS, counts=(112_800, 18_800), prefix=EMNIST_NAMES, transposed=True,
         ),
-        IdxSource(
-            "emnist-subset", "a third of EMNIST-Balanced", "EMNIST-subset/raw",
-            "this subset is not published; use emnist, which is",
-            CHARACTERS,
-            ("44495417439300548a1028d2b5226fd5", "bf3654d448cc5a3b54f93f5c57e9b78c",
-             "eb2c6694a16c38a9b17442a4980252b6", "38a86c025260f63b3625835f9051e08b"),
-            (36_660, 6_110), EMNIST_NAMES, transposed=True,
-        ),
         CifarSource(
             "cifar10", "colour photographs of objects",
             "fetch https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz (md5 c32a1d4ab5d03f1284b67883e8d87530) or "
