@@ -295,7 +295,7 @@ def doctor(
 
 @app.command()
 def demo(
-    epochs: Annotated[int, typer.Option(min=2, help="Epochs of 10 steps, of every run.")] = 32,
+    epochs: Annotated[int, typer.Option(min=2, help="Epochs of 10 steps, of every run.")] = 40,
     seeds: Annotated[int, typer.Option(min=1, help="Seeds: labels, initial weights and augmentation.")] = 5,
     out: Annotated[Path, typer.Option(help="Folder for runs, pictures and figures.")] = Path("out/demo"),
     threads: Annotated[

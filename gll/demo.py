@@ -89,9 +89,9 @@ ROWS = {
 PIXELS = "raw pixels, by a graph"
 CHOICE = (
     "How settings were chosen: by the error on unlabelled training images, whose classes are known here, though hidden "
-    "from training; with other seeds, never on test images. These are the augmentation (of all heads), k = 10 (of both "
-    "graphs) and τ = 0.01 (GLL's own). The MLP has no setting of its own, WNLL the stages of the paper. The number of "
-    "epochs is for a short demo. With ten labels a class and nothing else nobody could choose like this."
+    "from training; with other seeds, never on test images. These are the augmentation and the number of epochs (of "
+    "all heads), k = 10 (of both graphs) and τ = 0.01 (GLL's own). The MLP has no setting of its own, WNLL the stages "
+    "of the paper. With ten labels a class and nothing else nobody could choose like this."
 )
 
 
