@@ -175,7 +175,7 @@ def few_labels(record: dict[str, Any], _: dict[int, str]) -> str:
         mean = {place: sum(row["accuracy"]) / len(row["accuracy"]) for place, row in cell.items()}
         best = {c: max(m for (name, at), m in mean.items() if at == c and "prior" not in name) for c in counts}
         overall = {name: [m for (of, _), m in mean.items() if of == name] for name in {row["method"] for row in rows}}
-        for method in sorted(overall, key=lambda name: -sum(overall[name]) / len(overall[name])):
+        for method in sorted(overall, key=lambda name: (-sum(overall[name]) / len(overall[name]), name)):
             cells, seconds = [], [row["seconds"] for row in rows if row["method"] == method]
             for count in counts:
                 if (method, count) not in cell:
