@@ -18,6 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import load_sample_image
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 from typer import Typer
 from typer.testing import CliRunner
 
@@ -205,6 +207,37 @@ def test_chance_comes_from_the_generator_alone(name: str, device: torch.device) 
         first, second = augmentation(images, generator), augmentation(images, generator)
         assert torch.equal(first, one)
         assert not torch.equal(first, second)  # two views of the same images
+
+
+def test_hue_in_pieces_is_hue(device: torch.device) -> None:
+    images = photographs(3, 4, 4).repeat(16, 1, 1, 1).to(device)
+    assert len(images) > 2 * operations.PIECE
+    shift = uniform(len(images), -0.5, 0.5)
+    one_by_one = [operations.hue(images[i : i + 1], shift[i : i + 1]) for i in range(len(images))]
+    assert torch.equal(operations.hue(images, shift), torch.cat(one_by_one))
+
+
+class Kernels(TorchDispatchMode):
+    """Counts what PyTorch does to tensors on the device "meta", views left out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.number = 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = function(*args, **(kwargs or {}))
+        there = any(isinstance(x, Tensor) and x.device.type == "meta" for x in tree_leaves((args, result)))
+        self.number += there and not function.is_view
+        return result
+
+
+@pytest.mark.parametrize(("name", "most"), [("crop-flip", 24), ("strong", 250), ("grey", 160), ("simclr", 320)])
+def test_a_batch_takes_few_kernels(name: str, most: int) -> None:
+    """The time on a GPU; loops, or one blend for every kind, would make them many more."""
+    images = torch.empty(1500, 1 if name == "grey" else 3, 32, 32, dtype=torch.uint8, device="meta")
+    with Kernels() as kernels:
+        augment.augmentation_from_name(name)(images, torch.Generator().manual_seed(0))
+    assert 0.5 * most < kernels.number <= most
 
 
 @pytest.mark.gpu

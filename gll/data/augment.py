@@ -28,7 +28,7 @@ from torch import Tensor
 
 from gll.data import geometry, operations
 from gll.data.operations import Images, to_device
-from gll.data.pool import COLOUR_POOL, GREY_POOL, AbstractOperation, Graded, Plain, in_turn, magnitudes
+from gll.data.pool import COLOUR_POOL, GREY_POOL, AbstractOperation, Blend, Graded, Plain, in_turn, magnitudes
 
 
 class AbstractAugmentation(ABC):
@@ -237,11 +237,11 @@ class ColourJitter(AbstractAugmentation):
     def pool(self) -> tuple[AbstractOperation, ...]:
         """The operations whose strength is not zero."""
         factors = (
-            ("brightness", self.brightness, operations.brightness),
-            ("contrast", self.contrast, operations.contrast),
-            ("color", self.color, operations.color),
+            ("brightness", self.brightness, operations.black),
+            ("contrast", self.contrast, operations.mean_luminance),
+            ("color", self.color, operations.luminance),
         )
-        pool = [Graded(name, max(0.0, 1 - x), 1 + x, False, run) for name, x, run in factors if x > 0]
+        pool = [Blend(name, max(0.0, 1 - x), 1 + x, False, start) for name, x, start in factors if x > 0]
         return (*pool, Graded("hue", 0.0, self.hue, True, operations.hue)) if self.hue > 0 else tuple(pool)
 
     @property
@@ -254,6 +254,12 @@ class ColourJitter(AbstractAugmentation):
         turn = order.argsort(dim=1, stable=True)  # every image its own permutation
         magnitude = magnitudes(pool, turn, size, sign)
         chosen = torch.where(draws[:, :1] < self.probability, turn, len(pool))
+        if self.hue > 0:
+            # Hue, the last of the pool, is dear: more steps, some of them empty, so that it is the same for all images.
+            step = torch.arange(len(pool)) + len(pool) - 1 - turn.argmax(1, keepdim=True)
+            steps = (len(images), 2 * len(pool) - 1)
+            chosen = torch.full(steps, len(pool)).scatter_(1, step, chosen)
+            magnitude = magnitude.new_zeros(steps).scatter_(1, step, magnitude)
         return in_turn(images, (*pool, Plain("identity")), chosen, magnitude)
 
 

@@ -29,18 +29,32 @@ def affine(images: Images, matrix: Tensor) -> Images:
     n, _, height, width = images.shape
     if matrix.shape != (n, 6):
         raise ValueError(f"expected a matrix (a, b, c, d, e, f) for each of the {n} images, got {tuple(matrix.shape)}")
-    a, b, c, d, e, f = matrix.double().unbind(1)
-    number = torch.stack([a, b, c + a * 0.5 + b * 0.5, d, e, f + d * 0.5 + e * 0.5], 1)
+    return affine_fixed(images, to_device(fixed_point(matrix, height, width), images.device))
+
+
+def fixed_point(matrix: Tensor, height: int, width: int) -> Tensor:
+    """(m, 2, 3) int32 of affine maps (m, 6), with 16 bits behind the point, for `affine_fixed`."""
+    number = matrix.double().view(-1, 2, 3)
+    # From the middle of the first pixel on.
+    constant = number[:, :, 2:] + number[:, :, :1] * 0.5 + number[:, :, 1:2] * 0.5
+    number = torch.cat([number[:, :, :2], constant], 2)
     if number.device.type == "cpu":
-        reach = number.abs() @ torch.tensor([width, height, 1, width, height, 1], dtype=torch.float64)
+        reach = number.abs() @ torch.tensor([width, height, 1], dtype=torch.float64)
         if not bool((reach < 2**15 - 2).all()):
             raise ValueError("an affine map must be finite and reach no further than 32,765 pixels")
-    fixed = to_device((number * 65536 + 0.5).floor().int(), images.device)  # 16 bits behind the point
-    a, b, c, d, e, f = fixed[:, :, None].unbind(1)  # each (n, 1)
+    fixed = (number * 65536 + 0.5).floor().int()
+    fixed[:, :, 2] += 65536  # counted in an image with a black border one pixel wide
+    return fixed
+
+
+def affine_fixed(images: Images, fixed: Tensor) -> Images:
+    """`affine` by the numbers of `fixed_point`, which are where the images are."""
+    height, width = images.shape[2:]
     x, y = (torch.arange(size, dtype=torch.int32, device=images.device) for size in (width, height))
-    # Counted in an image with a black border one pixel wide, where all that comes from outside lies.
-    column = ((a * x + (c + 65536))[:, None] + (b * y)[:, :, None]).bitwise_right_shift_(16).clamp_(0, width + 1)
-    row = ((d * x + (f + 65536))[:, None] + (e * y)[:, :, None]).bitwise_right_shift_(16).clamp_(0, height + 1)
+    along_x, along_y, constant = fixed[..., None].unbind(2)  # each (n, 2, 1)
+    place = ((along_x * x + constant)[:, :, None] + (along_y * y)[..., None]).bitwise_right_shift_(16)
+    # All that comes from outside lies in the border.
+    column, row = place[:, 0].clamp_(0, width + 1), place[:, 1].clamp_(0, height + 1)
     return _take(torch.nn.functional.pad(images, (1, 1, 1, 1)), row.mul_(width + 2).add_(column).long())
 
 
@@ -125,10 +139,10 @@ def crop(
                          f"{height} x {width}: there is nothing beyond to mirror")  # fmt: skip
     check_range("left", left, 0, 2 * padding)
     check_range("top", top, 0, 2 * padding)
-    column, row = (per_image(x, images).long().view(-1, 1) for x in (left, top))
-    column = _mirrored(torch.arange(width, device=images.device) + column - padding, width)
-    column = torch.where(per_image(flip, images).view(-1, 1) != 0, width - 1 - column, column)
-    row = _mirrored(torch.arange(height, device=images.device) + row - padding, height)
+    column, row, mirror = (per_image(x, images, torch.int64).view(-1, 1) for x in (left, top, flip))
+    column = _mirrored(torch.arange(-padding, width - padding, device=images.device) + column, width)
+    column = torch.where(mirror != 0, width - 1 - column, column)
+    row = _mirrored(torch.arange(-padding, height - padding, device=images.device) + row, height)
     return _take(images, row[:, :, None] * width + column[:, None])
 
 
@@ -137,7 +151,7 @@ def cutout(
 ) -> Images:
     """A square of one value, cut off where it leaves the image: columns left to left + side - 1, rows likewise."""
     x, y = (torch.arange(size, device=images.device) for size in (images.shape[3], images.shape[2]))
-    left, top, side = (per_image(value, images).long() for value in (left, top, side))
+    left, top, side = (per_image(value, images, torch.int64) for value in (left, top, side))
     y = y[:, None]
     hole = (x >= left) & (x < left + side) & (y >= top) & (y < top + side)
     return images.masked_fill(hole, fill)
@@ -162,30 +176,42 @@ def resized_crop(
         check_range(name, start, 0, size - 1)
         check_range("width" if name == "left" else "height", length, 1, size)
         check_range(f"the end of a box, from {name} on,", start + length, 1, size)
-    left, top, width, height, flip = (per_image(x, images).long().view(n, 1) for x in (left, top, width, height, flip))
+    left, top, width, height, mirror = (
+        per_image(x, images, torch.int64).view(n, 1) for x in (left, top, width, height, flip)
+    )
+    start, length = torch.stack([left, top]), torch.stack([width, height])
+    one, two, near, far = _taps(start, length, mirror != 0, (size_x, size_y))
     # First along x, then along y, each rounded to bytes, as Pillow does.
-    one, two, near, far = _taps(left, width, size_x, flip)
-    one, two = (images.gather(3, x[:, None, None].expand_as(images)) for x in (one, two))
-    images = _weighted(one, two, near[:, None, None], far[:, None, None])
-    one, two, near, far = _taps(top, height, size_y, torch.zeros_like(flip))
-    plane = size_y * torch.arange(n * c, device=images.device).view(n, c, 1)
+    x = slice(0, size_x)
+    left, right = (images.gather(3, taps[0, :, None, None, x].expand_as(images)) for taps in (one, two))
+    images = _weighted(left, right, near[0, :, None, None, x], far[0, :, None, None, x])
+    y = slice(0, size_y)
+    plane = torch.arange(0, n * c * size_y, size_y, device=images.device).view(n, c, 1)
     rows = images.view(n * c * size_y, size_x)
-    one, two = (rows.index_select(0, (plane + y[:, None]).flatten()).view_as(images) for y in (one, two))
-    return _weighted(one, two, near[:, None, :, None], far[:, None, :, None])
+    top, bottom = (rows.index_select(0, (plane + t[1, :, None, y]).flatten()).view_as(images) for t in (one, two))
+    return _weighted(top, bottom, near[1, :, None, y, None], far[1, :, None, y, None])
 
 
-def _taps(start: Tensor, length: Tensor, size: int, flip: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """(n, size) each: the two pixels between which a new pixel lies, and their weights, of 22 bits behind the point."""
-    place = torch.arange(size, device=start.device).expand(len(start), size)
-    place = torch.where(flip != 0, size - 1 - place, place)
-    middle = (place + 0.5) * divide(length.double(), float(size))  # in the box
-    first = (middle - 0.5).clamp(min=0).floor()
+def _taps(start: Tensor, length: Tensor, flip: Tensor, sizes: tuple[int, int]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The two pixels between which every new pixel lies, and their weights, of 22 bits behind the point.
+
+    Args:
+        start, length: (2, n, 1) of the boxes, along x and along y.
+        flip: (n, 1) whether to count x from the other end.
+        sizes: of the images, along x and along y; results are (2, n, the larger of the two).
+    """
+    size = to_device(torch.tensor(sizes).view(2, 1, 1), start.device)
+    place = torch.arange(max(sizes), device=start.device)
+    place = torch.where(torch.stack([flip, torch.zeros_like(flip)]), size - 1 - place, place)
+    middle = (place + 0.5) * divide(length.double(), size.double())  # in the box
+    first = (middle - 0.5).clamp_(min=0).floor_()
     both = (middle >= 0.5) & (first + 1 < length)  # otherwise the second lies outside the box
-    near = 1 - (first - middle + 0.5).abs()
-    far = torch.where(both, 1 - (first + 1 - middle + 0.5).abs(), 0)
-    near, far = ((x / (near + far) * 2**22 + 0.5).int() for x in (near, far))
-    one = (start + first.long()).clamp(0, size - 1)  # numbers that were not checked must not leave the image
-    return one, (one + both).clamp(max=size - 1), near, far
+    weight = 1 - (torch.stack([first, first + 1]) - middle + 0.5).abs_()
+    weight[1] *= both
+    near, far = (weight / weight.sum(0) * 2**22 + 0.5).int()
+    # Numbers that were not checked must not leave the image.
+    one = torch.minimum((start + first.long()).clamp_(min=0), size - 1)
+    return one, torch.minimum(one + both, size - 1), near, far
 
 
 def _weighted(one: Tensor, two: Tensor, near: Tensor, far: Tensor) -> Tensor:

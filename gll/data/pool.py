@@ -1,7 +1,8 @@
 """Operations that can be drawn, and how every image of a batch goes through operations of its own.
 
 There is no loop over images. At every step the batch is sorted by operation, and each operation works on one slice. The
-slices' lengths are known without asking a GPU, because the choice is made on the CPU.
+slices' lengths are known without asking a GPU, because the choice is made on the CPU. On a GPU time goes by the number
+of kernels, hardly by their size: so all affine maps together are one gather, and all blends one blend.
 
 The pools are those of the paper's appendix A.3; the ranges are the usual ones of RandAugment for small images.
 """
@@ -12,7 +13,6 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import groupby
 from typing import final
 
 import torch
@@ -64,6 +64,18 @@ class Graded(AbstractOperation):
 
 @final
 @dataclass(frozen=True)
+class Blend(AbstractOperation):
+    """A blend with what `start` makes of the images, integers; the magnitude is the factor."""
+
+    signed: bool
+    start: Callable[[Tensor], Tensor]
+
+    def apply(self, images: Images, magnitude: Tensor) -> Images:
+        return operations.blend(self.start(images), images, magnitude)
+
+
+@final
+@dataclass(frozen=True)
 class Affine(AbstractOperation):
     """An affine map: `matrix` makes (n, 6) of magnitudes (n,), the height and the width."""
 
@@ -84,16 +96,16 @@ GEOMETRIC = (
 PHOTOMETRIC = (
     Plain("equalize", run=operations.equalize),
     Graded("solarize", 0.0, 256.0, False, operations.solarize),
-    Graded("brightness", 0.05, 0.95, False, operations.brightness),
-    Graded("contrast", 0.05, 0.95, False, operations.contrast),
-    Graded("sharpness", 0.05, 0.95, False, operations.sharpness),
+    Blend("brightness", 0.05, 0.95, False, operations.black),
+    Blend("contrast", 0.05, 0.95, False, operations.mean_luminance),
+    Blend("sharpness", 0.05, 0.95, False, operations.blurred),
 )
 COLOUR_POOL: tuple[AbstractOperation, ...] = (
     Plain("identity"),
     *GEOMETRIC,
     *PHOTOMETRIC,
     Plain("autocontrast", run=operations.autocontrast),
-    Graded("color", 0.05, 0.95, False, operations.color),
+    Blend("color", 0.05, 0.95, False, operations.luminance),
     # 4 to 8 bits, equally likely: the magnitude lies below 9 and is cut to a whole number.
     Graded("posterize", 4.0, math.nextafter(9.0, 0.0), False, operations.posterize),
 )
@@ -119,31 +131,51 @@ def in_turn(images: Tensor, pool: tuple[AbstractOperation, ...], chosen: Tensor,
 
     Args:
         images: (n, c, h, w) on any device.
-        pool: the operations. Affine maps that stand side by side in it are one gather.
+        pool: the operations.
         chosen: (n, steps) numbers of operations, on the CPU.
         magnitude: (n, steps) their magnitudes, on the CPU.
     """
     if chosen.shape[1] == 0:
         return images
-    order = chosen.argsort(dim=0, stable=True)
+    # Affine maps first, then blends, so that those of a kind lie side by side once the batch is sorted.
+    by_kind = sorted(range(len(pool)), key=lambda i: (not isinstance(pool[i], Affine), not isinstance(pool[i], Blend)))
+    pool = tuple(pool[i] for i in by_kind)
+    chosen, order = torch.tensor(by_kind).argsort()[chosen].sort(dim=0, stable=True)
     back = order.argsort(0)
     # Row t: for every place at step t, where its image lies after step t - 1. The last row puts all back.
     source = torch.cat([order[:, :1], back[:, :-1].gather(0, order[:, 1:]), back[:, -1:]], 1).T.contiguous()
-    magnitude = magnitude.gather(0, order).T.contiguous()
+    chosen, magnitude = chosen.T.contiguous(), magnitude.gather(0, order).T.contiguous()
     sources, magnitudes = to_device(source, images.device), to_device(magnitude, images.device)
-    for step, numbers in enumerate(chosen.T):
+    maps = _affine_maps(pool, chosen, magnitude, images)
+    ends = torch.searchsorted(chosen, torch.arange(len(pool)).repeat(len(chosen), 1), right=True).tolist()
+    for step in range(len(chosen)):
         images = images.index_select(0, sources[step])
-        ends = torch.bincount(numbers, minlength=len(pool)).cumsum(0).tolist()
-        slices = zip(pool, map(slice, [0, *ends], ends), strict=False)
+        slices = [(o, slice(i, j)) for o, i, j in zip(pool, [0, *ends[step]], ends[step], strict=False) if i < j]
+        blends = [(o, part) for o, part in slices if isinstance(o, Blend)]
         done = []
-        for affine, group in groupby(slices, key=lambda pair: isinstance(pair[0], Affine)):
-            members = [(operation, part) for operation, part in group if part.start < part.stop]
-            if affine and members:
-                whole = slice(members[0][1].start, members[-1][1].stop)
-                size = images.shape[2:]
-                matrix = [o.matrix(magnitude[step, part], *size) for o, part in members if isinstance(o, Affine)]
-                done.append(geometry.affine(images[whole], torch.cat(matrix)))
-            else:
-                done += [o.apply(images[part], magnitudes[step, part]) for o, part in members]
-        images = torch.cat(done)
+        if isinstance(slices[0][0], Affine):
+            done.append(geometry.affine_fixed(images[: len(maps[step])], maps[step]))
+        if blends:
+            part = slice(blends[0][1].start, blends[-1][1].stop)
+            starts = [o.start(images[own]).expand_as(images[own]) for o, own in blends]
+            done.append(operations.blend(torch.cat(starts), images[part], magnitudes[step, part]))
+        others = [(o, part) for o, part in slices if not isinstance(o, Affine | Blend)]
+        images = torch.cat(done + [o.apply(images[part], magnitudes[step, part]) for o, part in others])
     return images.index_select(0, sources[-1])
+
+
+def _affine_maps(
+    pool: tuple[AbstractOperation, ...], chosen: Tensor, magnitude: Tensor, images: Tensor
+) -> tuple[Tensor, ...]:
+    """For every step the maps of the images whose operation is affine, in the order of the sorted batch."""
+    size = images.shape[2:]
+    maps = [(i, o) for i, o in enumerate(pool) if isinstance(o, Affine)]
+    if not maps:
+        return ()
+    matrix = torch.empty(*chosen.shape, 6, dtype=torch.float64)
+    for i, operation in maps:
+        own = chosen == i
+        matrix[own] = operation.matrix(magnitude[own], *size)
+    moved = chosen < len(maps)
+    fixed = to_device(geometry.fixed_point(matrix[moved], *size), images.device)
+    return fixed.split(moved.sum(1).tolist())
