@@ -251,7 +251,7 @@ def test_npz_classes(tmp_path: Path) -> None:
         ({"x": X, "y": Y, "x_test": X}, "test samples without classes"),
         ({"x": X, "y": Y[:5]}, "6 training samples, but 5 classes for them"),
         ({"x": X, "y": Y, "x_test": X[:, 1:], "y_test": abs(Y)}, r"test samples torch.uint8 of shape \(3, 4, 4\)"),
-        ({"x": X / 255, "y": Y}, r"float64 of shape \(6, 5, 4, 3\); write images from 0 to 1 as"),
+        ({"x": X / 255, "y": Y}, r"float64 of shape \(6, 5, 4, 3\); write images from 0 to 255 as"),
         ({"x": X[..., :2], "y": Y}, "neither the second nor the last axis may be the channels"),
         ({"x": X[:, :3], "y": Y}, "both the second and the last axis may be the channels"),
         ({"x": X[:0], "y": Y[:0]}, "there are no training samples"),

@@ -181,6 +181,13 @@ def test_data_that_has_only_moved_is_the_same(tmp_path: Path) -> None:
     restore(moved)
 
 
+def test_images_that_are_all_the_same_are_refused(tmp_path: Path) -> None:
+    arrays = dict(np.load(digits()))
+    np.savez(tmp_path / "same.npz", **arrays | {"x_train": np.full_like(arrays["x_train"], 7)})
+    with pytest.raises(ConfigError, match="all 400 training images of same are the same"):
+        new_run(tiny(tmp_path, f"data.name={tmp_path / 'same.npz'}"))
+
+
 def test_the_callers_random_numbers_are_left_alone(tmp_path: Path) -> None:
     torch.manual_seed(3)
     expected = torch.rand(4)

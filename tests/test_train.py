@@ -226,6 +226,24 @@ def test_autocast_and_channels_last_give_about_the_same(tmp_path: Path) -> None:
     assert losses[0] == pytest.approx(losses[1], rel=0.05)
 
 
+def test_a_compiled_encoder_learns_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = []
+
+    def compile_(module: nn.Module) -> Any:
+        compiled.append(module)
+        return original(module, backend="aot_eager")  # traced as always, but not translated, which takes a minute
+
+    original = torch.compile
+    monkeypatch.setattr(torch, "compile", compile_)
+    found = []
+    for name in ("false", "true"):
+        run = new_run(tiny(tmp_path / name, f"train.compile={name}", "train.epochs=1"))
+        train(run)
+        found.append(run.metrics()[0]["loss"])
+    assert len(compiled) == 1
+    assert found[0] == pytest.approx(found[1], rel=1e-5)
+
+
 def test_points(tmp_path: Path) -> None:
     overrides = ["data.name=moons", "model.encoder=mlp", "data.labels=20 each", "train.epochs=10", "base.size=10"]
     result = train(new_run(tiny(tmp_path, *overrides)))

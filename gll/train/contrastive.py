@@ -261,7 +261,12 @@ class Contrastive:
         looks = {"best": _record(self.best), "last": _record(self.last)}
         state = {"done": done, "epoch": self.epoch, "worse": self.worse, "kept": dataclasses.asdict(self.kept), **looks}
         state["processes"] = self.task.ranks.world
-        self.task.run.save(self.name, tensors, state)
+        try:
+            self.task.run.save(self.name, tensors, state)
+        except ValueError as error:  # the state of the optimizer: all else was looked at
+            raise NonFiniteError(
+                f"{error} (warm-up, epoch {self.epoch}); lower warmup.lr, or set warmup.clip=1"
+            ) from None
 
     def _restore(self, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
         own = {k: v for k, v in tensors.items() if k.startswith(("encoder.", "projection."))}

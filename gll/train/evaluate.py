@@ -76,7 +76,7 @@ def evaluate(model: Model, data: TrainTest, split: LabelSplit, config: Config) -
     where = find_device(config.test.device, "test.device") if config.test.device else data.train.device
     labels = data.train_labels[split.labelled.to(data.train.device)].to(where)
     z = _finite(encode(model.encoder, data.test, data, config).to(where))
-    labelled, unlabelled = z[:1], z[:0]  # heads without a graph do not look at them
+    labelled = unlabelled = z[:0]  # heads without a graph do not look at them
     if any(map(uses_training_set, heads.values())):
         both = _finite(encode(model.encoder, data.train, data, config).to(where))
         labelled, unlabelled = both[split.labelled.to(where)], both[split.unlabelled.to(where)]

@@ -46,6 +46,10 @@ def new_run(config: Config, ranks: Ranks | None = None) -> Run:
     find_device(config.test.device or "cpu", "test.device")
     check_processes(config, ranks)
     data = load_data(config)
+    if data.is_image and bool((data.train == data.train[:1]).all()):
+        raise ConfigError(
+            f"all {len(data.train):,} training images of {data.name} are the same: nothing can be learned"
+        )
     split = split_labels(data.train_labels, config.data.labels, seed=config.seed)
     model = build(config, data)
     free_heads(config, model.encoder, data)
