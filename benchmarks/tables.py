@@ -9,7 +9,9 @@ A table stands between the lines `<!-- table NAME -->` and `<!-- end -->`.
 from __future__ import annotations
 
 import json
+import operator
 import re
+import statistics
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +26,9 @@ PAGES = (
     ROOT / "docs" / "how-to-choose.md",
     ROOT / "docs" / "large-graphs.md",
     ROOT / "docs" / "performance.md",
+    ROOT / "docs" / "augmentation.md",
     ROOT / "docs" / "solvers.md",
+    ROOT / "docs" / "training.md",
     ROOT / "docs" / "two-moons.md",
 )
 
@@ -226,6 +230,32 @@ def training_step(record: dict[str, Any], _: dict[int, str]) -> str:
     return "\n".join([*lines, "", _provenance(record)])
 
 
+def training(record: dict[str, Any], _: dict[int, str]) -> str:
+    """Test errors of runs, mean ± standard deviation over seeds, with the paper's beside them."""
+    paper = json.loads((RESULTS.parent / "paper" / "training.json").read_text())["errors"]
+    lines = ["| config | tested by | error, % | seeds | paper, % | epochs | warm-up | training, s |",
+             "|---|---|---:|---:|---:|---:|---|---:|"]  # fmt: skip
+    groups: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    for row in record["rows"]:
+        for place, test in enumerate(row["tests"]):
+            groups.setdefault((row["name"], test["head"], test["mode"]), []).append(row | test | {"first": place == 0})
+    for (name, head, mode), rows in groups.items():
+        errors = [100 * row["error"] for row in rows]
+        spread = f" ± {statistics.stdev(errors):.2f}" if len(errors) > 1 else ""
+        first, warm = rows[0]["first"], rows[0]["warmup"]
+        own = f"{paper[name]:g}" if first and name in paper else "–"
+        before = f"{warm['epoch']} epochs, γ = {warm['gamma']:g}" if warm else "–"
+        seconds = f"{statistics.fmean(row['seconds'] for row in rows):.0f}" if first else ""
+        config = f"`{name}`" if first else ""
+        cells = [config, f"{head}, {mode}", f"{statistics.fmean(errors):.2f}{spread}", f"{len(rows)}", own]
+        lines.append(f"| {' | '.join(cells)} | {rows[0]['epochs']} | {before} | {seconds} |")
+    where = {key: ", ".join(sorted({row[key] for row in record["rows"]})) for key in ("commit", "device", "torch")}
+    note = (
+        f"<small>commits {where['commit']}, {where['device']}, torch {where['torch']}; several runs at a time</small>"
+    )
+    return "\n".join([*lines, "", note])
+
+
 def augmentation(record: dict[str, Any], _: dict[int, str]) -> str:
     """Milliseconds a batch, beside Pillow; on a GPU also how long the CPU is busy."""
     cuda = "cpu_ms" in record["rows"][0]
@@ -263,6 +293,7 @@ def tables() -> dict[str, str]:
         "training-step-bf16": (training_step, {}),
         "active-mnist": (active, {}),
         "active-fashion": (active, {}),
+        "training": (training, {}),
         "augment-cpu": (augmentation, {}),
         "augment-cuda": (augmentation, {}),
     }
@@ -275,8 +306,18 @@ def tables() -> dict[str, str]:
 
 
 def _with_more(file: Path) -> dict[str, Any]:
-    """A record, with rows of libraries that the machine of the first run did not have (FILE-peers.json)."""
+    """A record, with rows measured anew (FILE-again.json), and of libraries not installed then (FILE-peers.json)."""
     record: dict[str, Any] = json.loads(file.read_text())
+    again = file.with_name(f"{file.stem}-again.json")
+    if again.exists():
+        # Rows that were measured anew after a change: they take the place of the old ones.
+        newer = json.loads(again.read_text())
+        key = operator.itemgetter("dataset", "features", "method", "labels")
+        fresh = {key(row): row for row in newer["rows"]}
+        record["rows"] = [fresh.get(key(row), row) for row in record["rows"]]
+        names = ", ".join(sorted({row["method"] for row in newer["rows"]}))
+        record["commit"] = f"{record['commit']} ({names}: {newer['commit']})"
+        record["wall_s"] += newer["wall_s"]
     more = file.with_name(f"{file.stem}-peers.json")
     if more.exists():
         other = json.loads(more.read_text())
