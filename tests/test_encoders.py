@@ -220,7 +220,15 @@ def test_an_unusual_name() -> None:
 def test_the_last_layer_of_all() -> None:
     model = nn.Sequential(nn.Linear(5, 3), nn.ReLU(), nn.Linear(3, 2), nn.LogSoftmax(1))
     x = torch.randn(4, 5)
-    torch.testing.assert_close(headless(model)(x), torch.log_softmax(F.relu(model[0](x)), 1))
+    torch.testing.assert_close(headless(model)(x), F.relu(model[0](x)))  # the softmax has no say
+
+
+def test_gradients_reach_a_headless_model_and_nothing_is_kept() -> None:
+    model = Model("fc", nn.Linear(6, 4))
+    encoder = headless(model)
+    encoder(torch.randn(5, 3, 2, 2)).square().sum().backward()
+    assert all(p.grad is not None and bool(p.grad.abs().sum() > 0) for p in encoder.parameters())
+    assert encoder.model.get_submodule("fc").seen is None
 
 
 @pytest.mark.parametrize(

@@ -271,19 +271,34 @@ CLASSIFIERS = ("fc", "classifier", "head", "heads", "last_linear", "linear", "ou
 
 
 @final
+class _Place(nn.Identity):
+    """Stands where the classifier was, and remembers what it is given."""
+
+    seen: Tensor | None = None
+
+    def forward(self, input: Tensor) -> Tensor:
+        self.seen = input
+        return input
+
+
+@final
 class Headless(nn.Module):
-    """A model without its classifier, as `headless` makes it; `feature_dim` is what the classifier took.
+    """A model without its classifier, as `headless` makes it. Its features are what the classifier was given: what came
+    after it, such as a softmax, has no say.
 
     Differentiable in: its input and its parameters.
     """
 
-    def __init__(self, model: nn.Module, feature_dim: int) -> None:
+    def __init__(self, model: nn.Module, place: str, feature_dim: int) -> None:
         super().__init__()
-        self.model, self.feature_dim = model, feature_dim
+        self.model, self.place, self.feature_dim = model, place, feature_dim
 
     def forward(self, x: Tensor) -> Tensor:
         """Features (n, feature_dim)."""
-        features = self.model(x)
+        place = self.model.get_submodule(self.place)
+        assert isinstance(place, _Place)
+        self.model(x)
+        features, place.seen = place.seen, None
         got = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
         if got != (len(x), self.feature_dim):
             raise ValueError(
@@ -323,8 +338,8 @@ def headless(module: nn.Module, classifier: str | None = None) -> Headless:
         raise ValueError(f"{name!r} has not seen a batch yet and knows no size: run the model once first")
     model = copy.deepcopy(module)
     parent, _, last = name.rpartition(".")
-    model.get_submodule(parent).register_module(last, nn.Identity())
-    return Headless(model, linear.in_features)
+    model.get_submodule(parent).register_module(last, _Place())
+    return Headless(model, name, linear.in_features)
 
 
 def _classifier_name(module: nn.Module) -> str:
