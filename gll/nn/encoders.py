@@ -305,8 +305,8 @@ class Headless(nn.Module):
                 f"without its classifier this model should give ({len(x)}, {self.feature_dim}), but gives {got}; name "
                 "the right layer (headless(model, classifier=...)), and switch auxiliary outputs off"
             )
-        result: Tensor = features
-        return result
+        assert features is not None
+        return features
 
 
 def headless(module: nn.Module, classifier: str | None = None) -> Headless:
