@@ -12,7 +12,6 @@ already: turning them into tensors and bringing them to a GPU is not counted. Ti
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,7 +19,7 @@ import _pillow as pillow
 import numpy as np
 import torch
 import typer
-from record import environment, write_json
+from record import best_ms, environment, write_json
 from rich.console import Console
 from rich.table import Table
 from sklearn.datasets import load_sample_image
@@ -37,21 +36,6 @@ def photographs(n: int, channels: int, size: int, seed: int) -> torch.Tensor:
     top, left = rng.integers(0, photo.shape[1] - size, n), rng.integers(0, photo.shape[2] - size, n)
     patches = [photo[:, y : y + size, x : x + size] for y, x in zip(top, left, strict=True)]
     return torch.from_numpy(np.stack(patches))
-
-
-def best_ms(run: Callable[[], Any], device: str, seconds: float) -> float:
-    """Smallest time of one run, in milliseconds, over as many as fit into `seconds` (at least one, after a first)."""
-    run()
-    best, start = float("inf"), time.perf_counter()
-    while best == float("inf") or time.perf_counter() - start < seconds:
-        if device == "cuda":
-            torch.cuda.synchronize()
-        begin = time.perf_counter()
-        run()
-        if device == "cuda":
-            torch.cuda.synchronize()
-        best = min(best, time.perf_counter() - begin)
-    return 1e3 * best
 
 
 def measure(name: str, images: torch.Tensor, device: str, seed: int, seconds: float) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from typing import Annotated, Any
 
 import torch
 import typer
-from record import environment, write_json
+from record import best_ms, environment, write_json
 from rich.console import Console
 from rich.table import Table
 
@@ -70,21 +70,6 @@ def naive(x: torch.Tensor, y: torch.Tensor, base: int, classes: int, k: int = 25
     g = torch.nn.functional.one_hot(y[:base], classes).to(x.dtype)
     u = torch.linalg.solve(laplacian[base:, base:], weight[base:, :base] @ g)
     return torch.log(u.clamp(min=0) + 1e-8)
-
-
-def best_ms(run: Callable[[], Any], device: str, seconds: float = 3.0) -> float:
-    """Smallest time of one run, over as many as fit into `seconds` (at least two)."""
-    run()
-    best, start = float("inf"), time.perf_counter()
-    while time.perf_counter() - start < seconds or best == float("inf"):
-        if device == "cuda":
-            torch.cuda.synchronize()
-        begin = time.perf_counter()
-        run()
-        if device == "cuda":
-            torch.cuda.synchronize()
-        best = min(best, time.perf_counter() - begin)
-    return 1e3 * best
 
 
 def measure(case: tuple[int, int, int, int], device: str, threads: int, seed: int) -> dict[str, Any]:

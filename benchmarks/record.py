@@ -1,4 +1,4 @@
-"""What every benchmark records beside its figures: commit, device, versions, time; and how it writes them."""
+"""What every benchmark records beside its figures: commit, device, versions; how it writes and times."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import json
 import os
 import platform
 import subprocess
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -46,3 +48,18 @@ def write_json(path: Path, record: dict[str, Any]) -> None:
     part = path.with_suffix(path.suffix + ".part")
     part.write_text(json.dumps(record, indent=1) + "\n")
     part.replace(path)
+
+
+def best_ms(run: Callable[[], Any], device: str, seconds: float = 3.0) -> float:
+    """Smallest time of one run, over as many as fit into `seconds` (at least two)."""
+    run()
+    best, start = float("inf"), time.perf_counter()
+    while time.perf_counter() - start < seconds or best == float("inf"):
+        if device == "cuda":
+            torch.cuda.synchronize()
+        begin = time.perf_counter()
+        run()
+        if device == "cuda":
+            torch.cuda.synchronize()
+        best = min(best, time.perf_counter() - begin)
+    return 1e3 * best

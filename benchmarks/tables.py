@@ -245,6 +245,8 @@ def training(record: dict[str, Any], _: dict[int, str]) -> str:
         first, warm = rows[0]["first"], rows[0]["warmup"]
         own = f"{paper[name]:g}" if first and name in paper else "–"
         before = f"{warm['epoch']} epochs, γ = {warm['gamma']:g}" if warm else "–"
+        alone = [t["error"] for row in rows for t in row["before"] if (t["head"], t["mode"]) == (head, mode)]
+        before += f"; alone {100 * statistics.fmean(alone):.2f} %" if alone else ""
         seconds = f"{statistics.fmean(row['seconds'] for row in rows):.0f}" if first else ""
         config = f"`{name}`" if first else ""
         cells = [config, f"{head}, {mode}", f"{statistics.fmean(errors):.2f}{spread}", f"{len(rows)}", own]

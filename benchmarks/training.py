@@ -25,6 +25,8 @@ def read(directory: Path) -> dict[str, Any]:
     result, where = (json.loads((directory / f"{name}.json").read_text()) for name in ("result", "environment"))
     config = tomllib.loads((directory / "config.toml").read_text())
     started = where["started"]
+    lines = map(json.loads, (directory / "metrics.jsonl").read_text().splitlines())
+    first = [line for line in lines if line["phase"] == "test" and line["epoch"] == 0]  # after a warm-up alone
     return {
         "name": result["name"],
         "seed": result["seed"],
@@ -33,6 +35,7 @@ def read(directory: Path) -> dict[str, Any]:
         "torch": started["versions"]["torch"],
         "epochs": result["epochs"],
         "warmup": result["warmup"],
+        "before": [{k: test[k] for k in ("head", "mode", "error")} for test in first],
         "seconds": result["seconds"],
         "tests": [{k: test[k] for k in ("head", "mode", "error")} for test in result["tests"]],
         "config": {k: config[k] for k in ("data", "model", "base", "train") if k in config},

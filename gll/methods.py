@@ -32,6 +32,7 @@ from gll.graph import Graph
 from gll.implicit import solve
 from gll.labels import Labels
 from gll.mbo import fidelity_flow, source_flow, threshold_dynamics
+from gll.names import require_name, require_options
 from gll.nearest import label_shares
 from gll.neighbors import AbstractNeighborSearch, Exact
 from gll.nonlinear import PLaplace
@@ -480,12 +481,8 @@ def method_from_name(name: str, **options: Any) -> AbstractMethod:
     >>> method_from_name("laplace", tau=0.1)
     LaplaceLearning(tau=0.1)
     """
-    if not isinstance(name, str) or name not in METHODS:
-        raise ValueError(f"unknown method {name!r}; choose one of {', '.join(METHODS)}")
+    require_name("method", name, METHODS)
     kind = METHODS[name]
     valid = [field.name for field in dataclasses.fields(kind) if field.init]  # type: ignore[arg-type]
-    unknown = [option for option in options if option not in valid]
-    if unknown:
-        listed = ", ".join(valid) if valid else "none"
-        raise ValueError(f"method {name!r} has no option {', '.join(map(repr, unknown))}; its options: {listed}")
+    require_options("method", name, options, valid)
     return kind(**options)

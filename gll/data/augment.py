@@ -26,6 +26,7 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
+from gll.names import require_name, require_options
 from gll.data import geometry, operations
 from gll.data.operations import Images, to_device
 from gll.data.pool import COLOUR_POOL, GREY_POOL, AbstractOperation, Blend, Graded, Plain, in_turn, magnitudes
@@ -341,11 +342,7 @@ def augmentation_from_name(name: str, **options: Any) -> AbstractAugmentation:
     >>> augmentation_from_name("crop-flip", padding=2)
     CropFlip(padding=2, flip=True)
     """
-    if not isinstance(name, str) or name not in AUGMENTATIONS:
-        raise ValueError(f"unknown augmentation {name!r}; choose one of {', '.join(AUGMENTATIONS)}")
+    require_name("augmentation", name, AUGMENTATIONS)
     valid = list(inspect.signature(AUGMENTATIONS[name]).parameters)
-    unknown = [option for option in options if option not in valid]
-    if unknown:
-        listed = ", ".join(valid) if valid else "none"
-        raise ValueError(f"augmentation {name!r} has no option {', '.join(map(repr, unknown))}; its options: {listed}")
+    require_options("augmentation", name, options, valid)
     return AUGMENTATIONS[name](**options)

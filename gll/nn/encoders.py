@@ -20,6 +20,8 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
+from gll.names import require_name, require_options
+
 
 @final
 class Encoder(nn.Module):
@@ -252,17 +254,13 @@ def create_encoder(name: str, in_channels: int = 3, **options: Any) -> Encoder:
     >>> sum(p.numel() for p in create_encoder("resnet18").parameters())
     11168832
     """
-    if not isinstance(name, str) or name not in ENCODERS:
-        raise ValueError(f"unknown encoder {name!r}; choose one of {', '.join(ENCODERS)}; or headless(module)")
+    require_name("encoder", name, ENCODERS, "; or headless(module)")
     if not isinstance(in_channels, int) or in_channels < 1:
         raise ValueError(f"in_channels must be a whole number, at least 1, got {in_channels!r}")
     make = ENCODERS[name]
     fixed = make.keywords if isinstance(make, partial) else {}
     valid = [option for option in inspect.signature(make).parameters if option not in {"in_channels", *fixed}]
-    unknown = [option for option in options if option not in valid]
-    if unknown:
-        listed = ", ".join(valid) if valid else "none"
-        raise ValueError(f"encoder {name!r} has no option {', '.join(map(repr, unknown))}; its options: {listed}")
+    require_options("encoder", name, options, valid)
     return make(in_channels, **options)
 
 

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from gll.equations import AbstractEquation, Laplace, Poisson, SoftLaplace
+from gll.names import require_name, require_options
 from gll.nn.graph_heads import GLLHead, WNLLHead
 from gll.nn.layer import GraphLearningLayer
 from gll.nn.plain_heads import AbstractHead, KNNHead, MLPHead, ProbeHead, linear_layers
@@ -204,14 +205,10 @@ def create_head(name: str, feature_dim: int, num_classes: int, **options: Any) -
     >>> head.loss(logits, torch.arange(40) % 3) > 0
     tensor(True)
     """
-    if not isinstance(name, str) or name not in HEADS:
-        raise ValueError(f"unknown head {name!r}; choose one of {', '.join(HEADS)}")
+    require_name("head", name, HEADS)
     for what, number in (("feature_dim", feature_dim), ("num_classes", num_classes)):
         if not isinstance(number, int) or number < 1:
             raise ValueError(f"{what} must be a whole number, at least 1, got {number!r}")
     valid = [o for o in inspect.signature(HEADS[name]).parameters if o not in ("feature_dim", "num_classes")]
-    unknown = [option for option in options if option not in valid]
-    if unknown:
-        listed = ", ".join(valid) if valid else "none"
-        raise ValueError(f"head {name!r} has no option {', '.join(map(repr, unknown))}; its options: {listed}")
+    require_options("head", name, options, valid)
     return HEADS[name](feature_dim, num_classes, **options)
