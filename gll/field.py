@@ -6,7 +6,7 @@ of u given them. One more label, at k, changes it by a matrix of rank one:
 
     C' = C - c cᵀ / (γ² + c_k),        c = C e_k  (column k of C).
 
-All that `active.py` asks of C are its diagonal, the sums of its columns, and their squared lengths. The same step
+All that `acquisition.py` asks of C are its diagonal, the sums of its columns, and their squared lengths. The same step
 updates them: with s = γ² + c_k,
 
     C'_jj = C_jj - c_j²/s,      (1ᵀC')_j = (1ᵀC)_j - c_j (1ᵀc)/s,
@@ -15,7 +15,7 @@ updates them: with s = γ² + c_k,
 Small graphs hold C itself. Large ones hold C = V K Vᵀ, where V (n, M) are the eigenvectors of L with the smallest
 eigenvalues: the field is then confined to its M smoothest modes, and everything above is exact for that field.
 
-Read next: `active.py`.
+Read next: `acquisition.py`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 def require_name(what: str, name: object, known: Iterable[str], hint: str = "") -> None:
@@ -23,3 +27,15 @@ def require_options(what: str, name: str, given: Iterable[str], valid: Iterable[
     if unknown:
         listed = ", ".join(valid) if valid else "none"
         raise ValueError(f"{what} {name!r} has no option {', '.join(map(repr, unknown))}; its options: {listed}")
+
+
+def from_name(what: str, table: Mapping[str, Callable[..., T]], name: str, options: Mapping[str, Any]) -> T:
+    """The object of that name, made with these options; its options are the parameters of what makes it.
+
+    >>> from_name("number", {"whole": int}, "half", {})
+    Traceback (most recent call last):
+    ValueError: unknown number 'half'; choose one of whole
+    """
+    require_name(what, name, table)
+    require_options(what, name, options, inspect.signature(table[name]).parameters)
+    return table[name](**options)

@@ -485,7 +485,7 @@ def test_wrong_situations() -> None:
         (lambda: SmallestNorm(tau=0.0), "the smallest norm needs tau > 0"),
         (lambda: Proportional(-1.0), "gamma must be None or a finite number"),
         (lambda: acquisition_from_name("bald"), "unknown acquisition function 'bald'; choose one of entropy, norm"),
-        (lambda: acquisition_from_name("vopt", temperature=1), "'vopt' has no option temperature; it has tau, noise"),
+        (lambda: acquisition_from_name("vopt", temperature=1), "'vopt' has no option 'temperature'; its options: tau"),
         (lambda: selection_from_name("best"), "unknown selection 'best'; choose one of local-max"),
     ]:
         with pytest.raises(ValueError, match=message):
