@@ -23,8 +23,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, final
 
@@ -32,8 +31,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from gll.features import power_of_two_scale
+from gll.cells import by_distance, k_means, nearest_center, ranges, sorted_by, split_large
 from gll.neighbors import AbstractNeighborSearch, Exact
+from gll.search_progress import Progress, progress_bar
+from gll.search_quality import Purpose, RecallWarning, draw, recall, true_neighbors
 from gll.selection import smallest, sqdist_of_pairs
 
 faiss: Any
@@ -42,15 +43,9 @@ try:
 except ImportError:  # slower, with the same result
     faiss = None
 
-Progress = Callable[[str, int, int], None]
-"""Told the stage, how much of it is done, and how much there is. It may raise, to stop the search."""
+__all__ = ["AutoSearch", "Cells", "Progress", "Projected", "Projection", "RecallWarning", "progress_bar", "recall"]
 
-_MEASURE, _AXES, _SAMPLE, _FIRST, _CHECK = range(5)  # what a random sample is for
 CUDA_FACTOR = 50  # a GPU searches exactly among this many times more points than a CPU in the same time
-
-
-class RecallWarning(UserWarning):
-    """A search is expected to miss more neighbours than it was asked to."""
 
 
 @final
@@ -152,8 +147,8 @@ class Cells:
         """The neighbours of other points among these."""
         with torch.no_grad(), torch.autocast(y.device.type, enabled=False):
             projected = self.projection(y.detach())
-            cell = _nearest_center(projected, self.center, self.search.max_bytes)
-            order, start = _sorted_by(cell, len(self.center))
+            cell = nearest_center(projected, self.center, self.search.max_bytes)
+            order, start = sorted_by(cell, len(self.center))
             return self._search(y.detach(), projected[order], order, start, exclude_self=False)[1][:, : self.k]
 
     def _search(
@@ -170,7 +165,7 @@ class Cells:
         for chunk in torch.tensor(cells).split(256):
             for c, near in zip(chunk.tolist(), self._nearest_cells(chunk), strict=True):
                 # About the cell's middle: the product below cancels less, the closer the points are to the origin.
-                there = _ranges(first[near], size[near])
+                there = ranges(first[near], size[near])
                 b = self.points.index_select(0, there).sub_(self.center[c])
                 length = torch.linalg.vecdot(b, b)
                 rows = max(1, self.search.max_bytes // (16 * len(b)))
@@ -188,7 +183,7 @@ class Cells:
     def _nearest_cells(self, cells: Tensor) -> Iterator[Tensor]:
         """For each of some cells, those within reach, itself first, with enough points and not too many."""
         size = torch.tensor(self.start, device=self.center.device).diff()
-        near, distance = _by_distance(self.center, cells.to(self.center.device))
+        near, distance = by_distance(self.center, cells.to(self.center.device))
         total = size[near].cumsum(1)
         inside = (distance <= self.reach) & (total <= self.search.max_visit)
         many = torch.maximum(inside.sum(1), (total < 2 * self.candidates).sum(1) + 1)
@@ -250,57 +245,6 @@ class AutoSearch(AbstractNeighborSearch):
         return self.choose(len(x), x.shape[1], x.device).query(x, y, k)
 
 
-def recall(
-    x: Float[Tensor, "n d"], index: Int[Tensor, "n k"], k: int | None = None, sample: int = 1000, seed: int = 0
-) -> float:
-    """Share of the k true nearest neighbours that are in `index`, on a random sample of points, by exact search.
-
-    A point as near as the k-th true neighbour counts as one: ties have no right answer.
-
-    Args:
-        x: the points.
-        index: the neighbours that a search has found.
-        k: how many of them to look at; all by default.
-        sample: how many points to check; all points if there are fewer.
-        seed: of the sample.
-
-    Differentiable in: nothing.
-
-    >>> x = torch.tensor([[0.0], [1.0], [3.0], [7.0]])
-    >>> recall(x, torch.tensor([[1], [0], [1], [0]]))  # the last should be 2
-    0.75
-    """
-    k = index.shape[1] if k is None else k
-    x = x.detach()
-    rows = _draw(len(x), sample, seed, _CHECK).to(x.device)
-    x = x / power_of_two_scale(x)  # exactly, so that ties stay ties
-    true = _true_neighbors(x, rows, k, Exact().max_bytes)
-    found = index[rows, :k].to(x.device)
-    sqdist = [sqdist_of_pairs(x, rows.repeat_interleave(k), i.flatten()).view(i.shape) for i in (true, found)]
-    last = sqdist[0].amax(1, keepdim=True)
-    hit = (sqdist[1] <= last * (1 + 4 * torch.finfo(x.dtype).eps)) & (found != rows[:, None])
-    return float(hit.double().mean())
-
-
-@contextmanager
-def progress_bar() -> Iterator[Progress]:
-    """A progress bar on standard error: `with progress_bar() as show: Projected(progress=show)(x, k)`."""
-    from rich.console import Console
-    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
-
-    columns, console = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()), Console(stderr=True)
-    with Bar(*columns, transient=True, console=console, disable=not console.is_terminal) as bar:
-        tasks: dict[str, Any] = {}
-
-        def show(stage: str, done: int, total: int) -> None:
-            if stage not in tasks:
-                tasks[stage] = bar.add_task(stage, total=total)
-            bar.update(tasks[stage], completed=done)
-
-        yield show
-
-
 @final
 @dataclass(frozen=True, eq=False)
 class Projection:
@@ -322,8 +266,8 @@ def _prepare(search: Projected, x: Tensor, k: int) -> Cells:
         raise ValueError(f"k = {k} neighbours were asked for among {n} points; k must be between 1 and {n - 1}")
     tell = search.progress or (lambda stage, done, total: None)
     tell("measuring", 0, 3)
-    rows = _draw(n, search.sample, search.seed, _MEASURE).to(x.device)
-    true = _true_neighbors(x, rows, k, search.max_bytes)
+    rows = draw(n, search.sample, search.seed, Purpose.MEASURE).to(x.device)
+    true = true_neighbors(x, rows, k, search.max_bytes)
     tell("measuring", 1, 3)
     # Each of the two steps, the projection and the cells, may lose half of what may be lost.
     share = (1 + search.recall) / 2
@@ -345,11 +289,11 @@ def _prepare(search: Projected, x: Tensor, k: int) -> Cells:
     candidates = min(most, int(_quantile(rank, share)) + 2 + k // 4) if projected else most
     candidates = max(candidates, min(n, k + 1))
 
-    center = _k_means(points, min(n, round(4 * math.sqrt(n))), search)
-    cell, center = _split_large(_nearest_center(points, center, search.max_bytes), center)
-    order, start = _sorted_by(cell, len(center))
+    center = k_means(points, min(n, round(4 * math.sqrt(n))), search.seed, search.max_bytes, tell)
+    cell, center = split_large(nearest_center(points, center, search.max_bytes), center)
+    order, start = sorted_by(cell, len(center))
     size = torch.tensor(start, device=x.device).diff()
-    near, distance = _by_distance(center, cell[rows])
+    near, distance = by_distance(center, cell[rows])
     place = torch.empty_like(near).scatter_(1, near, torch.arange(len(center), device=x.device).expand_as(near))
     place = place.gather(1, cell[true])  # of the cell of every true neighbour among the nearest cells
     needed = distance.gather(1, place)
@@ -369,25 +313,9 @@ def _prepare(search: Projected, x: Tensor, k: int) -> Cells:
     return Cells(search, x, k, projection, points[order], order, center, start, reach, candidates, expected)
 
 
-def _draw(n: int, sample: int, seed: int, purpose: int) -> Tensor:
-    """A sorted random sample of the numbers below n; for each purpose another one.
-
-    Were the points that the search is measured on also the first middles of cells, they would be found too easily.
-    """
-    generator = torch.Generator().manual_seed(1_000_003 * (purpose + 1) + seed)
-    return torch.randperm(n, generator=generator)[:sample].sort().values
-
-
-def _true_neighbors(x: Tensor, rows: Tensor, k: int, max_bytes: int) -> Tensor:
-    """The k nearest other points of some rows, by exact search."""
-    found = Exact(max_bytes)._search(x, x[rows], k + 1, exclude_self=False)
-    last = (found == rows[:, None]).sort(dim=1, stable=True).indices  # the point itself goes last, if it is there
-    return found.gather(1, last)[:, :k]
-
-
 def _main_axes(x: Tensor, seed: int) -> Projection:
     """The main axes of the points, by decreasing variance, from a sample; no axes where there are few dimensions."""
-    some = x[_draw(len(x), 10_000, seed, _AXES).to(x.device)]
+    some = x[draw(len(x), 10_000, seed, Purpose.AXES).to(x.device)]
     mean = some.mean(0)
     largest = (some - mean).abs().max()
     scale = torch.where(largest > 0, largest, 1)
@@ -395,18 +323,6 @@ def _main_axes(x: Tensor, seed: int) -> Projection:
         return Projection(mean, scale, None)
     some = ((some - mean) / scale).float()
     return Projection(mean, scale, torch.linalg.eigh(some.T @ some).eigenvectors.flip(1))
-
-
-def _by_distance(center: Tensor, cells: Tensor) -> tuple[Tensor, Tensor]:
-    """All cells in order of distance from some cells, and the distances in units of that to the tenth nearest.
-
-    The unit makes one number fit regions of any density. A cell is the nearest to itself, also where middles coincide.
-    """
-    distance = torch.cdist(center[cells], center)
-    distance[torch.arange(len(cells), device=cells.device), cells] = -1
-    distance, near = distance.sort(dim=1, stable=True)
-    unit = distance[:, min(10, len(center) - 1), None]
-    return near, distance / torch.where(unit > 0, unit, 1)
 
 
 def _rank_of(points: Tensor, rows: Tensor, true: Tensor, most: int, max_bytes: int) -> Tensor:
@@ -432,59 +348,6 @@ def _quantile(value: Tensor, share: float) -> Tensor:
     return flat[min(len(flat), math.ceil(share * len(flat))) - 1]
 
 
-def _k_means(points: Tensor, cells: int, search: Projected) -> Tensor:
-    """Middles of cells, by a few rounds of k-means on a sample."""
-    some = points[_draw(len(points), 24 * cells, search.seed, _SAMPLE).to(points.device)]
-    center = some[_draw(len(some), cells, search.seed, _FIRST).to(points.device)]
-    rounds = 3
-    for done in range(rounds):
-        if search.progress:
-            search.progress("making cells", done, rounds)
-        nearest = _nearest_center(some, center, search.max_bytes)
-        order, start = _sorted_by(nearest, len(center))
-        total = torch.cat([some.new_zeros(1, some.shape[1], dtype=torch.float64), some[order].double().cumsum(0)])
-        bound = torch.tensor(start, device=some.device)
-        count = bound.diff()[:, None]
-        mean = ((total[bound[1:]] - total[bound[:-1]]) / count.clamp(min=1)).float()
-        center = torch.where(count > 0, mean, center)
-    return center
-
-
-def _nearest_center(points: Tensor, center: Tensor, max_bytes: int) -> Tensor:
-    """The nearest middle of every point."""
-    size = torch.linalg.vecdot(center, center)
-    rows = max(1, max_bytes // (8 * len(center)))
-    return torch.cat([torch.addmm(size, part, center.T, alpha=-2).argmin(1) for part in points.split(rows)])
-
-
-def _split_large(cell: Tensor, center: Tensor) -> tuple[Tensor, Tensor]:
-    """Cells of more than eight times the usual size are cut into pieces, in order of index.
-
-    Only many copies of a point make such cells: k-means gives dense regions more cells. Any few of the copies will do
-    as neighbours, and comparing all of them would take too long.
-    """
-    most = 8 * max(32, len(cell) // len(center))
-    order, start = _sorted_by(cell, len(center))
-    place = torch.empty_like(order)
-    place[order] = torch.arange(len(cell), device=cell.device) - torch.tensor(start, device=cell.device)[cell[order]]
-    piece = cell * (1 + len(cell) // most) + place // most
-    kept, cell = torch.unique(piece, return_inverse=True)
-    return cell, center[kept // (1 + len(order) // most)]
-
-
-def _sorted_by(cell: Tensor, cells: int) -> tuple[Tensor, list[int]]:
-    """Points sorted by cell, and where each cell starts."""
-    count = torch.bincount(cell, minlength=cells)
-    return torch.argsort(cell, stable=True), [0, *count.cumsum(0).tolist()]
-
-
-def _ranges(first: Tensor, size: Tensor) -> Tensor:
-    """first[0], first[0] + 1, ... (size[0] numbers), then the same for first[1], and so on."""
-    shift = first - (size.cumsum(0) - size)
-    total = int(size.sum())
-    return shift.repeat_interleave(size, output_size=total) + torch.arange(total, device=first.device)
-
-
 def _both_ways(sqdist: Tensor, index: Tensor, k: int) -> Tensor:
     """The k nearest, after every pair was offered to its other point too."""
     n = len(index)
@@ -498,7 +361,7 @@ def _both_ways(sqdist: Tensor, index: Tensor, k: int) -> Tensor:
     if not len(i):
         return result
     # One row for every point that was offered something: its neighbours, then the offers.
-    order, start = _sorted_by(j, n)
+    order, start = sorted_by(j, n)
     i, j, d = i[order], j[order], d[order]
     rows, of = torch.unique(j, return_inverse=True)
     place = torch.arange(len(j), device=j.device) - torch.tensor(start, device=j.device)[j]

@@ -12,6 +12,7 @@ from torch import Tensor
 
 import gll
 from gll import projected
+from gll.cells import ranges, split_large
 from gll.neighbors import Exact
 from gll.projected import AutoSearch, Projected, RecallWarning, recall
 
@@ -134,7 +135,7 @@ def test_all_points_equal() -> None:
 
 
 def test_many_copies_do_not_make_one_huge_cell() -> None:
-    cell, center = projected._split_large(torch.tensor([5] * 10_000 + [2, 9]), torch.randn(20, 3).round())
+    cell, center = split_large(torch.tensor([5] * 10_000 + [2, 9]), torch.randn(20, 3).round())
     assert int(torch.bincount(cell).max()) <= 8 * (10_002 // 20)
     assert len(center) == int(cell.max()) + 1
     assert len(set(cell[:10_000].tolist()) & set(cell[10_000:].tolist())) == 0
@@ -261,7 +262,7 @@ def test_pairs_of_millions_of_points_need_64_bits() -> None:
     assert topology.j.tolist() == [n - 1, n - 1]
     assert edge.tolist() == [1, 1, 0]
     first, size = torch.tensor([3_000_000_000, 7]), torch.tensor([2, 3])
-    assert projected._ranges(first, size).tolist() == [3_000_000_000, 3_000_000_001, 7, 8, 9]
+    assert ranges(first, size).tolist() == [3_000_000_000, 3_000_000_001, 7, 8, 9]
 
 
 def test_memory_is_bounded_by_the_argument() -> None:
