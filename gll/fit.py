@@ -1,7 +1,7 @@
 """What `gll fit` does: files in, a fitted classifier, its summary, and files out.
 
 Everything is checked before the work begins, and written after all of it is done: files appear complete, all of them
-or none. Read `reading.py` for what the input may be, and `report.py` for the page.
+or none. Read `feature_files.py` and `label_files.py` for what the input may be, and `report.py` for the page.
 """
 
 from __future__ import annotations
@@ -25,9 +25,12 @@ from numpy.typing import NDArray
 import gll
 from gll.active import LocalMax, Margin, Situation, choose
 from gll.estimator import PRECOMPUTED, GraphLearningClassifier
+from gll.feature_files import Features, read_features
 from gll.files import complete_file
+from gll.input_files import InputError
+from gll.label_files import GivenLabels, labels_inside, read_labels
 from gll.methods import METHODS
-from gll.reading import Features, GivenLabels, InputError, labels_inside, read_features, read_labels, read_prior
+from gll.prior_option import read_prior
 from gll.solution import SolveError
 from gll.unreached import UnreachedWarning
 

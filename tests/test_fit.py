@@ -21,8 +21,11 @@ import gll.fit
 import gll.report
 from gll import GraphLearningClassifier
 from gll.cli import app
+from gll.feature_files import read_features
 from gll.fit import Request
-from gll.reading import InputError, read_features, read_labels, read_prior
+from gll.input_files import InputError
+from gll.label_files import read_labels
+from gll.prior_option import read_prior
 
 X, TRUTH = load_digits(return_X_y=True)
 X, TRUTH = X[:600], TRUTH[:600]

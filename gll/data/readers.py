@@ -10,7 +10,6 @@ import hashlib
 import io
 import math
 import pickle
-import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +18,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from gll.input_files import damage_told
 
 LARGEST = 2**31  # bytes that a compressed file may unpack to; the largest known one has 90 MB
 
@@ -141,20 +142,10 @@ def open_npz(path: Path) -> Iterator[Any]:
     """NumPy's .npz file without its pickles; what is wrong with it is a `DataError`."""
     if not path.is_file():
         raise DataError(f"there is no file {path}")
-    try:
-        # Opened here: NumPy leaves a file open that it cannot read.
-        with path.open("rb") as opened:
-            file = np.load(opened, allow_pickle=False)
-            if isinstance(file, np.ndarray):
-                raise DataError(f"{path} is a single array (.npy), not an .npz file: numpy.savez writes one")
-            with file:
-                yield file
-    except DataError:
-        raise
-    except (ValueError, zipfile.BadZipFile, zlib.error, EOFError, KeyError, OSError, NotImplementedError) as error:
-        if "allow_pickle" in str(error):
-            raise DataError(
-                f"{path} holds Python objects, or is no .npz file; objects are not loaded, since that would run code. "
-                "Store numbers, or strings of fixed width such as numpy.array(names, dtype=str)"
-            ) from None
-        raise DataError(f"{path} ({path.stat().st_size:,} bytes) is cut off or damaged: {error}") from None
+    # Opened here: NumPy leaves a file open that it cannot read.
+    with damage_told(path, DataError), path.open("rb") as opened:
+        file = np.load(opened, allow_pickle=False)
+        if isinstance(file, np.ndarray):
+            raise DataError(f"{path} is a single array (.npy), not an .npz file: numpy.savez writes one")
+        with file:
+            yield file
