@@ -48,8 +48,8 @@ def damage_told(path: Path, kind: type[ValueError]) -> Iterator[None]:
     except DAMAGE as error:
         if isinstance(error, ValueError) and "allow_pickle" in str(error):
             raise kind(
-                f"{path} holds Python objects, or is no .npz file or .npy file; objects are not loaded: that would run code. "
-                "Store numbers, or strings of fixed width such as numpy.array(names, dtype=str)"
+                f"{path} holds Python objects, or is no .npz file or .npy file; objects are not loaded, since that "
+                "would run code. Store numbers, or strings of fixed width such as numpy.array(names, dtype=str)"
             ) from None
         said = str(error) or type(error).__name__
         raise kind(f"{path} ({path.stat().st_size:,} bytes) is cut off or damaged: {said}") from None

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 import gll
 from gll.estimator import PRECOMPUTED, GraphLearningClassifier
-from gll.fit import Outcome, shown
+from gll.fit_outcome import Outcome, shown
 
 DRAWN = 20_000  # points in the picture; of more, a sample
 SMALL = 500  # nodes of a graph whose eigenvectors are found exactly

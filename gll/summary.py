@@ -6,7 +6,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gll.doctor import Report
-from gll.fit import Outcome, shown
+from gll.fit_outcome import Outcome, shown
 
 
 def doctor_table(r: Report, name: str) -> Table:
