@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -119,6 +120,10 @@ RootOption = Annotated[Path | None, typer.Option("--data-root", help="Where data
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace a file that exists.")]
 
 
+def _teller(errors: Console) -> Callable[[str], None]:
+    return lambda text: errors.print(Text(text))
+
+
 @app.command()
 def predict(
     run: RunArgument,
@@ -142,7 +147,7 @@ def predict(
     try:
         if out is not None:
             work.check_output(out, ".csv", force)
-        trained = work.Trained.open(run, device=device, root=data_root)
+        trained = work.Trained.open(run, device=device, root=data_root, tell=_teller(errors))
         found = work.predict(trained, images, inductive=inductive, convert=convert)
         if out is not None:
             with complete_file(out) as part:
@@ -176,7 +181,9 @@ def embed(
     errors = Console(stderr=True, soft_wrap=True, highlight=False)
     try:
         work.check_output(out, ".npz", force)
-        arrays = work.embed(work.Trained.open(run, device=device, root=data_root), images, convert=convert)
+        arrays = work.embed(
+            work.Trained.open(run, device=device, root=data_root, tell=_teller(errors)), images, convert=convert
+        )
         work.write_features(arrays, out)
     except (OSError, ValueError, RuntimeError) as error:
         errors.print(Text.assemble(("gll embed: ", "red"), str(error)))

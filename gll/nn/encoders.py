@@ -254,7 +254,7 @@ def create_encoder(name: str, in_channels: int = 3, **options: Any) -> Encoder:
     >>> sum(p.numel() for p in create_encoder("resnet18").parameters())
     11168832
     """
-    require_name("encoder", name, ENCODERS, "; or headless(module)")
+    require_name("encoder", name, ENCODERS, "; of your own: headless(module), or package.module:function in a config")
     if not isinstance(in_channels, int) or in_channels < 1:
         raise ValueError(f"in_channels must be a whole number, at least 1, got {in_channels!r}")
     make = ENCODERS[name]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final
@@ -21,7 +21,7 @@ from jaxtyping import Float, Int64
 from numpy.typing import NDArray
 from rich.table import Table
 from rich.text import Text
-from torch import Tensor
+from torch import Tensor, nn
 
 from gll.data.datasets import TrainTest
 from gll.files import complete_file
@@ -29,6 +29,7 @@ from gll.train.config import with_values
 from gll.train.evaluate import uses_training_set
 from gll.train.inputs import Samples, read_inputs
 from gll.train.model import CHECKPOINT, Model, build, data_of, encode, find_device, restore
+from gll.train.own_encoder import announce
 from gll.train.pretrain import NAME as WARM_UP
 from gll.train.pretrain import load_warm_up
 from gll.train.runs import Run, RunError, environment
@@ -54,21 +55,32 @@ class Trained:
     warm: bool = False
 
     @staticmethod
-    def open(directory: Path, *, device: str = "auto", root: Path | None = None) -> Trained:
+    def open(
+        directory: Path,
+        *,
+        device: str = "auto",
+        root: Path | None = None,
+        encoder: nn.Module | None = None,
+        tell: Callable[[str], None] | None = None,
+    ) -> Trained:
         """Read a run.
 
         Args:
             directory: the run directory.
             device: where to compute.
             root: where data sets lie here, if not where the run found them.
+            encoder: a module like the one that was given to `train`, if one was.
+            tell: is told what is imported, if the encoder is made by code of your own.
         """
         run = Run.open(Path(directory), writes=False)
+        if tell is not None:
+            announce(run.config.model.encoder, tell)
         if root is not None:
             run = replace(run, config=with_values(run.config, f"data.root={json.dumps(str(root))}"))
         if run.load(CHECKPOINT) is not None or run.load(WARM_UP) is None:
-            return Trained(run, *restore(run, find_device(device)))
+            return Trained(run, *restore(run, find_device(device), encoder=encoder))
         data = data_of(run, find_device(device))
-        model = build(run.config, data)
+        model = build(run.config, data, encoder=encoder)
         load_warm_up(run, model.encoder)
         model.eval()
         return Trained(run, model, data, warm=True)

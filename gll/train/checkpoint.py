@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from gll.files import complete_file
 
@@ -88,6 +88,27 @@ def load_checkpoint(path: Path, device: str | torch.device = "cpu") -> tuple[dic
             f"{path} was damaged after it was written: its checksum does not fit; remove it to start that part again"
         )
     return {name: tensor.to(device) for name, tensor in tensors.items()}, json.loads(text)
+
+
+def load_state(module: nn.Module, state: Mapping[str, Tensor], part: str) -> None:
+    """`load_state_dict`, with an error that says what it means for a run.
+
+    Args:
+        module: what was trained.
+        state: its tensors, from a checkpoint.
+        part: what to call it: "encoder" or "head".
+
+    Raises:
+        CheckpointError: they are those of another network.
+    """
+    try:
+        module.load_state_dict(state)
+    except RuntimeError as error:
+        said = " ".join(str(error).split()).rstrip(".")
+        raise CheckpointError(
+            f"the {part} is not the one that was trained: {said}. If it is of your own, its code or its options have "
+            "changed since"
+        ) from None
 
 
 def _checksum(tensors: Mapping[str, Tensor], text: str) -> str:

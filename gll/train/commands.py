@@ -18,6 +18,7 @@ from gll.train.evaluate import evaluate, rows
 from gll.train.finite import NonFiniteError
 from gll.train.loop import new_run, train
 from gll.train.model import CHECKPOINT, find_device, restore
+from gll.train.own_encoder import announce
 from gll.train.progress import Reporter, clock
 from gll.train.runs import Run, RunError
 from gll.train.toml import ConfigError
@@ -35,6 +36,7 @@ def run_train(config_path: Path | None, overrides: Sequence[str], resume: Path |
         with Ranks.start(find_device(config.device)) as ranks:
             console = console if ranks.is_first else Console(quiet=True)
             reporter = Reporter(console if ranks.is_first else None)
+            announce(config.model.encoder, reporter.say)
             run = open_run(config, resume, ranks, reporter)
             if run.result() is not None:
                 reporter.say(f"{run.directory} was finished before; to train for longer, start another run")
@@ -123,6 +125,7 @@ def run_evaluate(directory: Path, overrides: Sequence[str], as_json: bool, conso
                 raise ConfigError(f"a trained run can be tested in other ways, not made another: {override!r}")
         config = with_values(run.config, *overrides)
         run = Run(run.directory, config, run.split, writes=False)
+        announce(config.model.encoder, Reporter(errors).say)
         model, data = restore(run, find_device(config.device))
         scores = rows(evaluate(model, data, run.split, config))
         stored = run.load(CHECKPOINT)

@@ -70,7 +70,8 @@ class ModelConfig:
     """What is trained.
 
     Args:
-        encoder: name of the network, see `gll.nn.encoders.ENCODERS`.
+        encoder: name of the network, see `gll.nn.encoders.ENCODERS`; or "package.module:function", which makes one of
+            your own.
         encoder_options: its further arguments.
         head: what classifies its features: gll, mlp, linear, wnll, knn, probe.
         head_options: its further arguments, such as k.

@@ -20,6 +20,7 @@ from gll.data.augment import augmentation_from_name
 from gll.data.datasets import TrainTest, normalize
 from gll.data.random import derived_seed, generator
 from gll.nn.losses import simclr_loss, supcon_loss
+from gll.train.checkpoint import load_state
 from gll.train.config import Config
 from gll.train.distributed import Ranks
 from gll.train.finite import NonFiniteError
@@ -270,7 +271,7 @@ class Contrastive:
 
     def _restore(self, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
         own = {k: v for k, v in tensors.items() if k.startswith(("encoder.", "projection."))}
-        self.networks.load_state_dict(own)
+        load_state(self.networks, own, "encoder or its projection")
         self.epoch, self.worse = state["epoch"], state["worse"]
         self.best, self.last = (Look(**state[k]) if state[k] else None for k in ("best", "last"))
         self.kept = candidate_from(state["kept"])

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from gll.data.datasets import normalize
 from gll.data.random import derived_seed, generator, own_random_state
@@ -40,7 +40,9 @@ __all__ = ["Training", "new_run", "train"]
 SUMS = {"loss": 0.0, "wrong": 0.0, "labelled": 0.0, "images": 0.0, "seconds": 0.0}
 
 
-def train(run: Run, *, ranks: Ranks | None = None, reporter: Reporter | None = None) -> dict[str, Any]:
+def train(
+    run: Run, *, ranks: Ranks | None = None, reporter: Reporter | None = None, encoder: nn.Module | None = None
+) -> dict[str, Any]:
     """Train as `run.config` says, or go on where the run stopped. Returns what is in `result.json`.
 
     Args:
@@ -48,6 +50,8 @@ def train(run: Run, *, ranks: Ranks | None = None, reporter: Reporter | None = N
         ranks: the processes that train together; by default this one alone.
         reporter: who tells how far it is; by default nobody.
 
+        encoder: the module that was given to `new_run`, if one was. A copy is trained, from the weights it has; what
+            comes out is in the run (`gll.train.model.restore`).
     Raises:
         NonFiniteError: a loss, gradient or parameter is not finite. The last good checkpoint stays.
         RunError: the training data has changed since the run was made, or it was begun by another number of processes.
@@ -57,7 +61,8 @@ def train(run: Run, *, ranks: Ranks | None = None, reporter: Reporter | None = N
     if done is not None:
         return done
     with run.working(), own_random_state():
-        training = Training(run, ranks or Ranks(device=find_device(run.config.device)), reporter or Reporter())
+        ranks = ranks or Ranks(device=find_device(run.config.device))
+        training = Training(run, ranks, reporter or Reporter(), encoder)
         try:
             return training.run_all()
         except NonFiniteError as error:
@@ -72,14 +77,14 @@ class Training:
     `epoch` and `step` say what comes next. `sums` are those of the epoch so far.
     """
 
-    def __init__(self, run: Run, ranks: Ranks, reporter: Reporter) -> None:
+    def __init__(self, run: Run, ranks: Ranks, reporter: Reporter, encoder: nn.Module | None = None) -> None:
         config = run.config
         self.run, self.config, self.ranks, self.reporter = run, config, ranks, reporter
         self.data = data_of(run, ranks.device)
         self.labels = run.split.hidden(self.data.train_labels)  # -1 where training must not look
         self.augment = make_augmentation(config, self.data)
         self.graphs = GRAPHS[config.train.graph]
-        self.model = build(config, self.data, processes=ranks.world)
+        self.model = build(config, self.data, processes=ranks.world, encoder=encoder)
         self.trainable = self.model.parameters()
         self.optimizer = make_optimizer(config.train, self.trainable) if self.trainable else None
         self.notes = Notes(ranks.device, extra=("wrong", "labelled"))

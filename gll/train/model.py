@@ -13,10 +13,11 @@ from torch import Tensor, nn
 
 from gll.data.datasets import TrainTest, load, normalize
 from gll.data.random import derived_seed
-from gll.nn.encoders import create_encoder
 from gll.nn.heads import AbstractHead, GLLHead, MLPHead, Switch, WNLLHead, create_head
+from gll.train.checkpoint import load_state
 from gll.train.config import Config, TestConfig
 from gll.train.distributed import synchronize_batchnorm
+from gll.train.own_encoder import make_encoder
 from gll.train.runs import Run, RunError
 from gll.train.toml import ConfigError
 
@@ -70,10 +71,14 @@ class Model:
         return {f"{part}.{name}": t for part, m in self.parts.items() for name, t in m.state_dict().items()}
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        """Put back what `tensors` gave."""
+        """Put back what `tensors` gave.
+
+        Raises:
+            CheckpointError: they are those of another network; that of the user's own code may have changed.
+        """
         for part, module in self.parts.items():
             prefix = f"{part}."
-            module.load_state_dict({n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)})
+            load_state(module, {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}, part)
 
 
 def load_data(config: Config, device: torch.device | str = "cpu") -> TrainTest:
@@ -94,12 +99,19 @@ def data_of(run: Run, device: torch.device | str = "cpu") -> TrainTest:
     return data.to(device)
 
 
-def build(config: Config, data: TrainTest, *, processes: int = 1) -> Model:
-    """Encoder and head with their initial weights, which depend on the seed alone, on the device of the data."""
+def build(config: Config, data: TrainTest, *, processes: int = 1, encoder: nn.Module | None = None) -> Model:
+    """Encoder and head with their initial weights, which depend on the seed alone, on the device of the data.
+
+    Args:
+        config: its [model], seed, and how it is tested and trained.
+        data: what it is for.
+        processes: how many train together.
+        encoder: that of a run with `model.encoder = "given"`; a copy is used, which keeps its weights.
+    """
     m, device = config.model, data.train.device
     with torch.random.fork_rng([]):
         torch.manual_seed(derived_seed(config.seed, "weights"))
-        encoder: nn.Module = create_encoder(m.encoder, in_channels=data.channels, **m.encoder_options)
+        encoder = make_encoder(m.encoder, data.channels, m.encoder_options, encoder)
         head = make_head(m.head, encoder, data, config.test, m.head_options)
         if m.switch_at > 0:
             head = Switch(make_head(m.first, encoder, data, config.test), head, m.switch_at)
@@ -165,7 +177,7 @@ def encode(encoder: nn.Module, images: Tensor, data: TrainTest, config: Config) 
     """
     was_training = encoder.training
     encoder.eval()
-    device = next(encoder.parameters()).device
+    device = next(encoder.parameters(), images).device
     try:
         parts = [
             features(encoder, normalize(part.to(device), data), config).to(images.device)
@@ -173,7 +185,11 @@ def encode(encoder: nn.Module, images: Tensor, data: TrainTest, config: Config) 
         ]
     finally:
         encoder.train(was_training)
-    return torch.cat(parts)
+    found = torch.cat(parts)
+    wanted = getattr(encoder, "feature_dim", found.shape[1])
+    if found.shape[1] != wanted:
+        raise ConfigError(f"the encoder says feature_dim = {wanted}, but makes {found.shape[1]} features of a sample")
+    return found
 
 
 def features(encoder: nn.Module, x: Tensor, config: Config) -> Tensor:
@@ -182,16 +198,31 @@ def features(encoder: nn.Module, x: Tensor, config: Config) -> Tensor:
         x = x.contiguous(memory_format=torch.channels_last)
     with torch.autocast(x.device.type, dtype=torch.bfloat16, enabled=config.train.autocast):
         z: Tensor = encoder(x)
+    if not isinstance(z, Tensor) or z.dim() != 2:  # networks of the user's own
+        got = f"shape {tuple(z.shape)}" if isinstance(z, Tensor) else f"type {type(z).__name__}"
+        raise ConfigError(
+            f"the features of {len(x)} samples have {got}, but should be a row a sample, ({len(x)}, feature_dim): pool "
+            "or flatten them at the end of the encoder"
+        )
     return z.float()
 
 
-def restore(run: Run, device: torch.device | str = "cpu") -> tuple[Model, TrainTest]:
-    """The model of a run's last checkpoint, in evaluation mode, and its data."""
+def restore(
+    run: Run, device: torch.device | str = "cpu", *, encoder: nn.Module | None = None
+) -> tuple[Model, TrainTest]:
+    """The model of a run's last checkpoint, in evaluation mode, and its data.
+
+    Args:
+        run: the run.
+        device: where to.
+        encoder: a module like the one that was given to `train`, if one was. Its weights do not matter; it stays as it
+            is.
+    """
     stored = run.load(CHECKPOINT)
     if stored is None:
         raise RunError(f"{run.directory} has no trained model yet; go on with `gll train --resume {run.directory}`")
     data = data_of(run, device)
-    model = build(run.config, data)
+    model = build(run.config, data, encoder=encoder)
     model.load(stored[0])
     model.eval()
     return model, data

@@ -28,6 +28,7 @@ from gll.data.augment import augmentation_from_name
 from gll.data.datasets import TrainTest
 from gll.data.random import derived_seed, generator, own_random_state
 from gll.data.splits import LabelSplit
+from gll.train.checkpoint import load_state
 from gll.train.config import Config
 from gll.train.contrastive import Candidate, Contrastive, Task, candidate_from
 from gll.train.distributed import Ranks
@@ -214,7 +215,7 @@ def _state(encoder: nn.Module, projection: nn.Module) -> dict[str, Tensor]:
 
 def _load(encoder: nn.Module, projection: nn.Module, state: dict[str, Tensor]) -> None:
     for part, module in (("encoder.", encoder), ("projection.", projection)):
-        module.load_state_dict({k.removeprefix(part): v for k, v in state.items() if k.startswith(part)})
+        load_state(module, {k.removeprefix(part): v for k, v in state.items() if k.startswith(part)}, part[:-1])
 
 
 def _restored(stored: tuple[dict[str, Tensor], dict[str, Any]], encoder: nn.Module, projection: nn.Module) -> WarmUp:

@@ -12,6 +12,7 @@ from gll.train.commands import PROBLEMS, open_config, open_run
 from gll.train.distributed import Ranks
 from gll.train.finite import NonFiniteError
 from gll.train.model import build, data_of, find_device
+from gll.train.own_encoder import announce
 from gll.train.pretrain import warm_up
 from gll.train.progress import Reporter
 from gll.train.runs import Run
@@ -30,6 +31,7 @@ def run_pretrain(config_path: Path | None, overrides: Sequence[str], resume: Pat
             raise ConfigError(f"warmup.from takes the warm-up of {config.warmup.from_run}: there is nothing to do")
         with Ranks.start(find_device(config.device)) as ranks:
             reporter = Reporter(console if ranks.is_first else None)
+            announce(config.model.encoder, reporter.say)
             run = open_run(config, resume, ranks, reporter)
             data = data_of(run, ranks.device)
             encoder = build(config, data, processes=ranks.world).encoder

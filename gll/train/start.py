@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from gll.data.augment import AbstractAugmentation, augmentation_from_name
 from gll.data.datasets import TrainTest
@@ -27,22 +28,27 @@ from gll.train.distributed import GRAPHS, Ranks
 from gll.train.evaluate import at_work
 from gll.train.model import Model, build, encode, find_device, free_heads, keep_projection, load_data
 from gll.train.pretrain import load_warm_up, plan_warm_up, projection_network
+from gll.train.own_encoder import GIVEN
 from gll.train.runs import Run, RunError, refuse_existing
 from gll.train.toml import ConfigError
 
 
-def new_run(config: Config, ranks: Ranks | None = None) -> Run:
+def new_run(config: Config, ranks: Ranks | None = None, *, encoder: nn.Module | None = None) -> Run:
     """A run directory for a config, after a look at whether everything in it can be done.
 
     Args:
         config: what is to be done.
         ranks: the processes that will train together; by default this one alone.
 
+        encoder: a network of your own, in place of `model.encoder`, which then says "given": with a `feature_dim`, or
+            any that ends with a linear layer (`gll.nn.encoders.headless` takes it off). To be given to `train` too.
     Raises:
         ConfigError, RunError, ValueError: something cannot be done. No directory is made then.
     """
     ranks = ranks or Ranks()
     refuse_existing(config.directory)
+    if encoder is not None:
+        config = replace(config, model=replace(config.model, encoder=GIVEN, encoder_options={}))
     find_device(config.test.device or "cpu", "test.device")
     check_processes(config, ranks)
     data = load_data(config)
@@ -51,7 +57,7 @@ def new_run(config: Config, ranks: Ranks | None = None) -> Run:
             f"all {len(data.train):,} training images of {data.name} are the same: nothing can be learned"
         )
     split = split_labels(data.train_labels, config.data.labels, seed=config.seed)
-    model = build(config, data)
+    model = build(config, data, encoder=encoder)
     free_heads(config, model.encoder, data)
     make_augmentation(config, data)
     check_schedule(config, model.head)
@@ -75,15 +81,23 @@ def check_processes(config: Config, ranks: Ranks) -> None:
 
 
 def check_encoder(config: Config, data: TrainTest, model: Model) -> None:
-    """Refuse an encoder that does not take these samples."""
+    """Refuse an encoder that does not take these samples, makes no features of them, or cannot learn."""
+    if model.trains_encoder and model.parameters() and not any(p.requires_grad for p in model.parameters()):
+        raise ConfigError(
+            f'no parameter of model.encoder = "{config.model.encoder}" may be trained (requires_grad is False), and '
+            "the head has none: there is nothing to learn"
+        )
     try:
         encode(model.encoder, data.train[:2], data, config)
-    except (ValueError, RuntimeError) as error:
+    except ConfigError as error:
+        raise ConfigError(f'model.encoder = "{config.model.encoder}": {error}') from None
+    except Exception as error:  # the code of the user's own network may fail in any way
         ways = "data.pad=32 pads images with zeros, data.size=32 scales those of your own; or take another encoder"
         raise ConfigError(
             f'model.encoder = "{config.model.encoder}" does not take the samples of {data.name}, of shape '
-            f"{tuple(data.train.shape[1:])}: {error}. In a config: {ways if data.is_image else 'mlp is for points'}"
-        ) from None
+            f"{tuple(data.train.shape[1:])}: {str(error) or repr(error)}. In a config: "
+            f"{ways if data.is_image else 'mlp is for points'}"
+        ) from error
 
 
 def check_steps(config: Config, data: TrainTest, split: LabelSplit, model: Model, ranks: Ranks) -> None:
