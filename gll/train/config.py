@@ -19,17 +19,10 @@ from pathlib import Path
 from typing import cast, final
 
 from gll.train import toml
-from gll.train.toml import ConfigError, Scalar, nearest
-
-
-def _check(good: bool, key: str, value: object, must: str) -> None:
-    if not good:
-        raise ConfigError(f"{key} must be {must}, got {value!r}")
-
-
-def _one_of(key: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise ConfigError(f"{key} must be one of {', '.join(choices)}, got {value!r}{nearest(value, choices)}")
+from gll.train.adversarial_config import AdversarialConfig
+from gll.train.toml import ConfigError, Scalar
+from gll.train.toml import check as _check
+from gll.train.toml import one_of as _one_of
 
 
 @final
@@ -293,7 +286,7 @@ class Config:
         seed: of everything random: split, weights, batches, augmentation.
         device: "cpu", "cuda", "cuda:1"; "auto": a GPU where there is one.
         out: the run directory; empty: out/runs/NAME-SEED.
-        data, model, base, warmup, train, test: the sections.
+        data, model, base, warmup, train, adversarial, test: the sections.
 
     >>> config = from_toml('name = "mine"', ["seed=3", "train.lr=0.1", "data.labels=10 each"])
     >>> config.seed, config.train.lr, config.data.labels, config.directory.as_posix()
@@ -309,6 +302,7 @@ class Config:
     base: BaseConfig = BaseConfig()
     warmup: WarmupConfig = WarmupConfig()
     train: TrainConfig = TrainConfig()
+    adversarial: AdversarialConfig = field(default_factory=AdversarialConfig)
     test: TestConfig = TestConfig()
 
     def __post_init__(self) -> None:

@@ -152,10 +152,10 @@ class Ranks:
             for gradient, part in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):
                 gradient.copy_(part.view_as(gradient))
 
-    def same_everywhere(self, module: nn.Module) -> None:
-        """Give every rank the parameters and buffers of rank 0."""
+    def same_everywhere(self, module: nn.Module, *, parameters: bool = True) -> None:
+        """Give every rank the parameters and buffers of rank 0, or the buffers alone."""
         if self.world > 1:
-            for tensor in (*module.parameters(), *module.buffers()):
+            for tensor in (*(module.parameters() if parameters else ()), *module.buffers()):
                 dist.broadcast(tensor.detach(), src=0)
 
     def total(self, **values: float) -> dict[str, float]:

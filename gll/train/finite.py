@@ -14,10 +14,12 @@ from typing import final
 import torch
 from torch import Tensor
 
-STAGES = ("parameters", "inputs", "features", "logits", "loss", "gradient")
+STAGES = ("parameters", "inputs", "attack", "features", "logits", "loss", "gradient")
 ADVICE = {
     "parameters": "an update has made them overflow: lower the learning rate (train.lr), or set train.clip=1",
     "inputs": "look for NaN or infinite values in the data, and at its mean and standard deviation",
+    "attack": "the features or gradients of attacked images overflow, in evaluation mode: lower the learning rate "
+    "(train.lr), set train.clip=1, or turn off train.autocast",
     "features": "the encoder overflows on finite inputs: lower the learning rate (train.lr), set train.clip=1, or turn "
     "off train.autocast",
     "logits": "the head fails on finite features: lower the learning rate (train.lr) or set train.clip=1",
@@ -105,7 +107,7 @@ class Notes:
         return rows
 
     def _diagnosis(self, stage: str, epoch: int, step: int, lr: float, before: list[dict[str, float]]) -> str:
-        verb = "is" if stage in ("loss", "gradient") else "are"
+        verb = "is" if stage in ("attack", "loss", "gradient") else "are"
         text = f"the {stage} {verb} not finite at epoch {epoch}, step {step}, learning rate {lr:.3g}; {ADVICE[stage]}"
         if before:
             last = before[-1]

@@ -24,6 +24,7 @@ from gll.data.datasets import normalize
 from gll.data.random import derived_seed, generator, own_random_state
 from gll.data.sampling import Batch, GraphBatches
 from gll.nn.heads import WNLLHead
+from gll.train.adversarial import Adversary
 from gll.train.distributed import GRAPHS, Ranks
 from gll.train.evaluate import at_work, evaluate, name_of, predictions, rows
 from gll.train.finite import NonFiniteError, Notes
@@ -49,9 +50,9 @@ def train(
         run: the run directory. A finished one is not touched.
         ranks: the processes that train together; by default this one alone.
         reporter: who tells how far it is; by default nobody.
-
         encoder: the module that was given to `new_run`, if one was. A copy is trained, from the weights it has; what
             comes out is in the run (`gll.train.model.restore`).
+
     Raises:
         NonFiniteError: a loss, gradient or parameter is not finite. The last good checkpoint stays.
         RunError: the training data has changed since the run was made, or it was begun by another number of processes.
@@ -85,6 +86,7 @@ class Training:
         self.augment = make_augmentation(config, self.data)
         self.graphs = GRAPHS[config.train.graph]
         self.model = build(config, self.data, processes=ranks.world, encoder=encoder)
+        self.adversary = Adversary(config, self.data, self.model, ranks)
         self.trainable = self.model.parameters()
         self.optimizer = make_optimizer(config.train, self.trainable) if self.trainable else None
         self.notes = Notes(ranks.device, extra=("wrong", "labelled"))
@@ -209,6 +211,7 @@ class Training:
             images = self.augment(images, generator(config.seed, "augment", self.epoch, step, rank))
         x = normalize(images, self.data)
         self.notes.note("inputs", x)
+        x = self.adversary.attack(x, y, batch.sizes, self.epoch, step, self.notes)  # as it is, if ε = 0
 
         with torch.set_grad_enabled(head.trains_encoder):
             z = features(self.encoder, x, config)
@@ -231,6 +234,7 @@ class Training:
         if config.train.clip > 0:
             torch.nn.utils.clip_grad_norm_(self.trainable, config.train.clip)
         self.optimizer.step()
+        self.adversary.learn(z_labelled.detach(), target)
 
     def batches_for(self, uses_base: bool) -> GraphBatches:
         """The batches of a head with a base, or of one without."""
@@ -293,7 +297,7 @@ class Training:
 
     def save(self) -> None:
         """Write a checkpoint from which `resume` goes on exactly."""
-        tensors = {**self.model.tensors(), "base": self.base}
+        tensors = {**self.model.tensors(), **self.adversary.tensors(), "base": self.base}
         if self.optimizer is not None:
             tensors |= optimizer_tensors(self.optimizer)
         state = {
@@ -321,6 +325,7 @@ class Training:
         tensors, state = stored
         same_processes(self.run, state, self.ranks)
         self.model.load(tensors)
+        self.adversary.load(tensors)
         self.base = tensors["base"]
         if self.optimizer is not None:
             load_optimizer(self.optimizer, tensors)

@@ -23,12 +23,13 @@ from gll.data.sampling import GraphBatches, base_set_from_name
 from gll.data.splits import LabelSplit, split_labels
 from gll.nn.heads import AbstractHead, Switch, WNLLHead
 from gll.solution import SolveError
+from gll.train.adversarial import check_adversarial
 from gll.train.config import Config
 from gll.train.distributed import GRAPHS, Ranks
 from gll.train.evaluate import at_work
 from gll.train.model import Model, build, encode, find_device, free_heads, keep_projection, load_data
-from gll.train.pretrain import load_warm_up, plan_warm_up, projection_network
 from gll.train.own_encoder import GIVEN
+from gll.train.pretrain import load_warm_up, plan_warm_up, projection_network
 from gll.train.runs import Run, RunError, refuse_existing
 from gll.train.toml import ConfigError
 
@@ -39,16 +40,16 @@ def new_run(config: Config, ranks: Ranks | None = None, *, encoder: nn.Module | 
     Args:
         config: what is to be done.
         ranks: the processes that will train together; by default this one alone.
-
         encoder: a network of your own, in place of `model.encoder`, which then says "given": with a `feature_dim`, or
             any that ends with a linear layer (`gll.nn.encoders.headless` takes it off). To be given to `train` too.
+
     Raises:
         ConfigError, RunError, ValueError: something cannot be done. No directory is made then.
     """
     ranks = ranks or Ranks()
-    refuse_existing(config.directory)
     if encoder is not None:
         config = replace(config, model=replace(config.model, encoder=GIVEN, encoder_options={}))
+    refuse_existing(config.directory)
     find_device(config.test.device or "cpu", "test.device")
     check_processes(config, ranks)
     data = load_data(config)
@@ -61,6 +62,7 @@ def new_run(config: Config, ranks: Ranks | None = None, *, encoder: nn.Module | 
     free_heads(config, model.encoder, data)
     make_augmentation(config, data)
     check_schedule(config, model.head)
+    check_adversarial(config, data, model)
     check_encoder(config, data, model)
     check_steps(config, data, split, model, ranks)
     check_warm_up(config, data, split, model)

@@ -23,6 +23,18 @@ class ConfigError(ValueError):
     """A config that cannot be used; the message names the key."""
 
 
+def check(good: bool, key: str, value: object, must: str) -> None:
+    """An error that says what the value of a key must be, unless it is good."""
+    if not good:
+        raise ConfigError(f"{key} must be {must}, got {value!r}")
+
+
+def one_of(key: str, value: str, choices: tuple[str, ...]) -> None:
+    """An error unless the value of a key is one of the choices."""
+    if value not in choices:
+        raise ConfigError(f"{key} must be one of {', '.join(choices)}, got {value!r}{nearest(value, choices)}")
+
+
 def read(cls: type, text: str, overrides: Iterable[str] = ()) -> Any:
     """An object of `cls` from the text of a TOML file, with `key=value` in place of what it says."""
     try:
