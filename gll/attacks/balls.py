@@ -1,0 +1,72 @@
+"""Which attacked images lie in a ball, whatever attack has made them.
+
+An image that fools the model counts for every ball that holds it: one found at a smaller ε counts at a larger one too,
+and so does one of an attack that knows no ε (Carlini-Wagner), if it happens to lie inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+ROUNDING = 1e-6
+"""By so much a distance may exceed ε: images are float32, and distances are stored with nine digits."""
+
+
+@final
+@dataclass(frozen=True, order=True)
+class Ball:
+    """All images within ε of the clean one.
+
+    Args:
+        norm: "LInf" or "L2".
+        eps: the radius, in units of `scale`.
+        scale: the unit of every channel, in pixel units; (1.0,) for pixel units themselves.
+
+    >>> Ball.of({"eps": 0.3, "norm": {"name": "LInf", "scale": 0.5}})
+    Ball(norm='LInf', eps=0.3, scale=(0.5,))
+    >>> Ball.of({"eps": None, "norm": "L2"}) is None
+    True
+    """
+
+    norm: str
+    eps: float
+    scale: tuple[float, ...] = (1.0,)
+
+    @staticmethod
+    def of(settings: Mapping[str, Any]) -> Ball | None:
+        """The ball of an attack with these settings; None where it has none."""
+        eps, norm = settings.get("eps"), settings.get("norm")
+        if eps is None or norm is None:
+            return None
+        if isinstance(norm, str):
+            return Ball(norm, float(eps))
+        scale = norm.get("scale", 1.0)
+        return Ball(norm["name"], float(eps), tuple(map(float, scale)) if isinstance(scale, list) else (float(scale),))
+
+    @property
+    def pixels(self) -> float:
+        """Its radius in pixel units: that of the channel in which it is smallest."""
+        return self.eps * min(self.scale)
+
+    def holds(self, other: Ball | None, linf: NDArray[np.float64], l2: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Which images of an attack lie in it.
+
+        Args:
+            other: the ball of that attack.
+            linf, l2: the distances of its images, in pixel units.
+        """
+        if other is not None and (other.norm, other.scale) == (self.norm, self.scale) and other.eps <= self.eps:
+            return np.ones(len(linf), dtype=np.bool_)
+        # With a unit for each channel this leaves out some that are inside: the true error is no smaller than stated.
+        distance = linf if self.norm == "LInf" else l2
+        inside: NDArray[np.bool_] = distance <= self.pixels + ROUNDING
+        return inside
+
+    def __str__(self) -> str:
+        name = {"LInf": "L∞", "L2": "L2"}.get(self.norm, self.norm)
+        return f"{name}, ε = {self.eps:.4g}" + ("" if self.scale == (1.0,) else ", less in some channels")

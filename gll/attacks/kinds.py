@@ -1,0 +1,20 @@
+"""What an attack may know and do, by its class: one step or several, with the model's gradient or without."""
+
+from __future__ import annotations
+
+from gll.attacks.base import AbstractAttack
+from gll.attacks.gradient import FGSM
+from gll.attacks.square import Square
+from gll.attacks.store import Kind
+
+KINDS: dict[type[AbstractAttack], Kind] = {FGSM: Kind.SINGLE, Square: Kind.BLACK_BOX}
+
+
+def kind_of(attack: AbstractAttack) -> Kind:
+    """The kind of an attack; one that is not known follows the model's gradient in several steps.
+
+    >>> from gll.attacks.gradient import PGD
+    >>> str(kind_of(FGSM(0.1))), str(kind_of(PGD(0.1))), str(kind_of(Square(0.1)))
+    ('single step', 'multi-step', 'black box')
+    """
+    return KINDS.get(type(attack), Kind.MULTI)
