@@ -1,8 +1,8 @@
 """GraphLearningClassifier: features and a few labels in, a class for every point out, with scikit-learn's interface.
 
-`fit` builds a k-nearest-neighbour graph of all points, labelled or not, and a method (`methods.py`) spreads the labels
-over it. New points are joined to the graph without solving again (`extend.py`). The graph is kept: `update_labels`
-solves again on it, from where the last solve ended.
+`fit` builds a k-nearest-neighbour graph of all points, labelled or not (`row_graph.py`), and a method (`methods.py`)
+spreads the labels over it. New points are joined to the graph without solving again (`extend.py`). The graph is kept:
+`update_labels` solves again on it, from where the last solve ended.
 
 A node of the graph is a *distinct* row of X. Copies of a row are one node that counts for as many, so that more copies
 than neighbours do not cut themselves off, and `sample_weight=2` is the same as giving a row twice. A row of weight zero
@@ -14,54 +14,36 @@ was.
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import replace
-from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse
-import sklearn
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import accuracy_score
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, check_random_state
+from sklearn.utils.validation import check_is_fitted, check_random_state
 from torch import Tensor
 
-from gll.calibration import fit_temperature, hold_out
-from gll.distinct import distinct_rows, distinct_sparse_rows, same_direction, same_sparse_direction
+from gll.feature_input import PRECOMPUTED, columns_of, read_weights, read_x
 from gll.features import Metric
 from gll.fitted import Fitted, Stages, Task, find_device, groups_of, node_labels
-from gll.graph import Graph
+from gll.hidden_labels import temperature_from
 from gll.labels import Labels
-from gll.methods import AbstractMethod, Propagation, method_from_name
-from gll.neighbors import AbstractNeighborSearch, Exact
-from gll.points import (
-    AbstractPoints,
-    DensePoints,
-    KnownSimilarities,
-    Recorded,
-    SparsePoints,
-    check_similarities,
-    direction_tolerance,
-)
-from gll.projected import AutoSearch, Projected, progress_bar, recall
-from gll.propagation import ClassPriorWarning
+from gll.methods import Propagation
+from gll.parameters import method_of, prior_of, search_of
+from gll.points import AbstractPoints, DensePoints, SparsePoints
+from gll.row_graph import GraphBuilder, nodes_of
 from gll.solvers.auto import Auto
 from gll.solvers.base import AbstractLinearSolver
 from gll.solvers.multilevel import Multilevel
 from gll.solvers.newton import Newton
-from gll.sparse import canonical, prepared
 from gll.targets import Targets, read_column
-from gll.unreached import Unreached, UnreachedWarning
+from gll.unreached import Unreached
 
-PRECOMPUTED = "precomputed"
-DENSE_BYTES = 2**30  # sparse features are made dense up to this size
-FOLDS = 5  # of the labels, for the temperature
+__all__ = ["PRECOMPUTED", "RTOL", "GraphLearningClassifier"]
+
 RTOL = 1e-5  # of the solves, where no solver is given: far below what a class or a probability depends on
 
 
@@ -149,16 +131,17 @@ class GraphLearningClassifier(ClassifierMixin, BaseEstimator):
             sample_weight: (n,) how much every row counts: 2 is the row given twice, 0 is the row left out.
         """
         stages = Stages(self.verbose)
-        method, search = self._method(), self._search()
+        method, search = method_of(self.method, self.method_options), search_of(self.search, self._seed)
         if self.device is not None:
             find_device(self.device)
         metric = None if self.metric == PRECOMPUTED else Metric(self.metric)
         with stages("checks"):
-            known, x = self._read(X, None)
-            weight = self._weights(sample_weight, x)
+            known, x = read_x(self, X, fitted=False)
+            weight = read_weights(sample_weight, x.shape[0])
             targets = Targets.read(y, x.shape[0], weight > 0)
-            node, row, mass = self._nodes(x, weight, metric)
-        points, graph, share = self._graph(x, row, mass, metric, search, stages)
+            node, row, mass = nodes_of(x, weight, metric)
+        builder = GraphBuilder(metric, self.n_neighbors, search, self.device, self.verbose, self._seed)
+        points, graph, share = builder.build(x, row, mass, stages)
         outside = points.join(x[np.flatnonzero(node < 0)]) if (node < 0).any() else None
         labels, strength = node_labels(targets, weight, node, graph)
         with stages("solve"):
@@ -185,7 +168,7 @@ class GraphLearningClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         old: Fitted = self._fitted
         self._check_graph(old)
-        method = self._method()
+        method = method_of(self.method, self.method_options)
         stages = Stages(self.verbose)
         targets = old.targets.update(index, labels)
         left = targets.row[old.node[targets.row] < 0]
@@ -240,7 +223,7 @@ class GraphLearningClassifier(ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         fitted: Fitted = self._fitted
-        _, x = self._read(X, self)
+        _, x = read_x(self, X, fitted=True)
         found, lost = [], []
         for part in fitted.points.parts(x):
             index, share = fitted.points.join(part)
@@ -329,114 +312,8 @@ class GraphLearningClassifier(ClassifierMixin, BaseEstimator):
         kept = {name: value for name, value in self.__dict__.items() if name != "_fitted" and not name.endswith("_")}
         self.__dict__ = {**kept, **results}
 
-    def _method(self) -> AbstractMethod:
-        options = self.method_options
-        if options is not None and not isinstance(options, Mapping):
-            raise TypeError(f"method_options must be a dictionary such as {{'tau': 0.01}}, got {options!r}")
-        if isinstance(self.method, AbstractMethod):
-            if options:
-                raise ValueError("method_options go with a method's name; give the object its options itself")
-            return self.method
-        # NumPy's numbers, as in a grid of np.logspace, become Python's: methods know these and tensors.
-        plain = {
-            k: v.item() if isinstance(v, np.generic | np.ndarray) and v.ndim == 0 else v
-            for k, v in (options or {}).items()
-        }
-        return method_from_name(self.method, **plain)
-
-    def _search(self) -> AbstractNeighborSearch:
-        if isinstance(self.search, AbstractNeighborSearch):
-            return self.search
-        if self.search == "exact":
-            return Exact()
-        if self.search == "auto":
-            return AutoSearch(projected=Projected(seed=self._seed()))
-        raise ValueError(f"search must be 'auto', 'exact', or an object such as gll.Faiss(), got {self.search!r}")
-
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(2**31)) if self.random_state is not None else 0
-
-    def _weights(self, sample_weight: Any, x: Any) -> NDArray[np.float64]:
-        n = x.shape[0]
-        if sample_weight is None:
-            return np.ones(n)
-        if isinstance(sample_weight, Tensor):
-            sample_weight = sample_weight.detach().cpu().numpy()
-        weight: NDArray[np.float64] = _check_sample_weight(sample_weight, np.empty((n, 1)), dtype=np.float64)
-        if (weight < 0).any():
-            raise ValueError(f"sample_weight must not be negative, but {int((weight < 0).sum())} entries are")
-        if not weight.any():
-            raise ValueError("sample_weight is zero everywhere: no row counts")
-        return weight
-
-    def _nodes(
-        self, x: Any, weight: NDArray[np.float64], metric: Metric | None
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], Tensor | None]:
-        """Node of every row, first row of every node, and the mass of every node (None where all are one)."""
-        rows = np.flatnonzero(weight > 0)
-        kept = x if len(rows) == len(weight) else x[rows]
-        if metric is None:
-            group, first = np.arange(len(rows)), np.arange(len(rows))
-        else:
-            group, first = (t.cpu().numpy() for t in copies_of(kept, metric))
-        if len(first) < 2:
-            raise ValueError(
-                f"a graph needs two distinct rows of X, but there is one sample only ({len(weight)} rows, "
-                f"{len(rows)} of them of positive weight, n_features={x.shape[1]})"
-                + ("; under the cosine metric multiples of a row are the same" if metric is Metric.COSINE else "")
-            )
-        node = np.full(len(weight), -1)
-        node[rows] = group
-        mass = np.bincount(group, weight[rows])
-        return node, rows[first], None if (mass == 1).all() else torch.from_numpy(mass)
-
-    def _graph(
-        self,
-        x: Any,
-        row: NDArray[np.int64],
-        mass: Tensor | None,
-        metric: Metric | None,
-        search: AbstractNeighborSearch,
-        stages: Stages,
-    ) -> tuple[AbstractPoints, Graph, float]:
-        if metric is None:
-            with stages("weights"):
-                device = find_device(self.device or "cpu")
-                mass = None if mass is None else mass.to(device)
-                return *KnownSimilarities.build(x, torch.from_numpy(row), mass, device), 1.0
-        k = self._neighbors(len(row))
-        nodes = x if len(row) == x.shape[0] else x[row]
-        if scipy.sparse.issparse(x):
-            with stages("search and weights"):
-                points, graph, seconds = SparsePoints.build(nodes, k, metric, mass)
-            stages.add("search", seconds)
-            stages.add("weights", stages.seconds.pop("search and weights") - seconds)
-            return points, graph, 1.0
-        recorded = Recorded(chosen(search, nodes))
-        with stages("search and weights"), told(recorded, self.verbose):
-            mass = None if mass is None else mass.to(x.device, x.dtype)
-            dense, graph = DensePoints.build(nodes, k, metric, mass, recorded)
-        stages.add("search", recorded.seconds)
-        stages.add("weights", stages.seconds.pop("search and weights") - recorded.seconds)
-        if isinstance(recorded.inner, Exact):
-            return dense, graph, 1.0
-        with stages("recall"):
-            assert recorded.index is not None
-            found = recall(dense.features, recorded.index, seed=self._seed())
-        return dense, graph, found
-
-    def _neighbors(self, nodes: int) -> int:
-        k = self.n_neighbors
-        if not isinstance(k, Integral) or isinstance(k, bool) or int(k) < 1:
-            raise ValueError(f"n_neighbors must be an integer ≥ 1, got {k!r}")
-        if int(k) >= nodes:
-            warnings.warn(
-                f"n_neighbors = {k}, but there are {nodes} distinct points: every point is joined to all "
-                f"{nodes - 1} others",
-                UserWarning,
-                stacklevel=4,
-            )
-        return min(int(k), nodes - 1)
 
     def _propagate(
         self, task: Task, labels: Labels, strength: Tensor | None, initial: Tensor | None, unreached: str | None = None
@@ -445,7 +322,7 @@ class GraphLearningClassifier(ClassifierMixin, BaseEstimator):
             task.graph,
             labels,
             label_weight=strength,
-            class_prior=self._prior(task.classes, task.graph),
+            class_prior=prior_of(self.class_prior, task.classes, task.graph.weight.device),
             initial=initial,
             unreached=unreached or self.unreached,
             solver=task.solver,
@@ -458,100 +335,16 @@ class GraphLearningClassifier(ClassifierMixin, BaseEstimator):
             return solver
         return Auto(rtol=RTOL) if multilevel is None else Auto(rtol=RTOL, multilevel=multilevel)
 
-    def _prior(self, classes: NDArray[Any], graph: Graph) -> Tensor | None:
-        prior = self.class_prior
-        if prior is None:
-            return None
-        if isinstance(prior, Mapping):
-            missing = [c for c in classes.tolist() if c not in prior]
-            strange = [c for c in prior if c not in classes.tolist()]
-            if missing or strange:
-                raise ValueError(
-                    f"class_prior must name every class once: {missing} are missing, {strange} are not classes"
-                )
-            prior = [prior[c] for c in classes.tolist()]
-        value = np.asarray(prior, dtype=np.float64)
-        if value.shape != (len(classes),):
-            raise ValueError(f"class_prior needs one number for each of the {len(classes)} classes, got {value.shape}")
-        return torch.from_numpy(value).to(graph.weight.device)
-
     def _temperature(
         self, task: Task, points: AbstractPoints, labels: Labels, strength: Tensor | None, found: Propagation
     ) -> float:
-        """1, or the temperature under which labels that were hidden are the most likely."""
         if not self.calibrate:
             return 1.0
-        target = labels.value.argmax(1)
-        probability, truth = [], []
-        # Folds are drawn from the labels in an order that depends on the points, not on the order of the rows.
-        order = np.argsort(points.keys(labels.index), kind="stable")
-        for fold in hold_out(target.cpu().numpy()[order], FOLDS, self._seed()):
-            hidden = torch.from_numpy(order[fold]).to(target.device)
-            seen = torch.ones_like(target, dtype=torch.bool)
-            seen[hidden] = False
-            part = Labels(labels.index[seen], labels.value[seen])
-            with warnings.catch_warnings():
-                # Hiding labels may cut nodes off. They are left out here, and are no news for the user.
-                warnings.simplefilter("ignore", UnreachedWarning)
-                warnings.simplefilter("ignore", ClassPriorWarning)
-                once = self._propagate(task, part, None if strength is None else strength[seen], found.score, "uniform")
-            if once.unreached is not None:
-                hidden = hidden[~once.unreached[labels.index[hidden]]]
-            probability.append(once.probability[labels.index[hidden]])
-            truth.append(target[hidden])
-        if not sum(map(len, truth)):
-            warnings.warn(
-                "calibrate=True needs labels that can be hidden: a class with two labels or more; the probabilities "
-                "are left as they are",
-                UserWarning,
-                stacklevel=4,
-            )
-            return 1.0
-        return fit_temperature(torch.cat(probability), torch.cat(truth))
 
-    def _read(self, X: Any, fitted: GraphLearningClassifier | None) -> tuple[dict[str, Any], Any]:
-        """X checked, as a tensor or as CSR; and what it says about its columns. Changes nothing on self."""
-        # scikit-learn's validation sets attributes: let it do so on another object.
-        probe = fitted if fitted is not None else type(self)(metric=self.metric)
-        precomputed = isinstance(fitted._fitted.points, KnownSimilarities) if fitted else self.metric == PRECOMPUTED
-        if isinstance(X, Tensor) and X.layout == torch.strided and not precomputed:
-            x: Any = X.detach()
-            if x.dim() != 2 or 0 in x.shape:
-                raise ValueError(f"X must be a 2d tensor with at least one sample and feature, got {tuple(x.shape)}")
-            if x.is_complex():
-                raise ValueError("Complex data not supported")
-            x = (
-                x
-                if x.dtype in (torch.float32, torch.float64)
-                else x.to(torch.float32 if x.is_floating_point() else torch.float64)
-            )
-            _check_columns(probe, x.shape[1], fitted is not None)
-        else:
-            if isinstance(X, Tensor):
-                X = _tensor_to_scipy(X)
-            if precomputed and isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind == "f":
-                check_similarities(canonical(X))  # before the shape: what is not a number is the worse mistake
-            x = _validate(probe, X, reset=fitted is None)
-        if precomputed:
-            x = canonical(x)
-            check_similarities(x)
-            if fitted is None and x.shape[0] != x.shape[1]:
-                raise ValueError(f"a precomputed X must be a square matrix of similarities, got shape {x.shape}")
-        elif scipy.sparse.issparse(x):
-            x = canonical(x)
-            finite = np.isfinite(x.data)
-            if not finite.all():
-                _raise_nonfinite(np.unique(np.repeat(np.arange(x.shape[0]), np.diff(x.indptr))[~finite]), x.shape[0])
-            if fitted is None and x.shape[0] * x.shape[1] * x.dtype.itemsize <= DENSE_BYTES:
-                x = x.toarray()
-        if isinstance(x, np.ndarray):
-            x = torch.from_numpy(np.ascontiguousarray(x) if x.flags.writeable else np.array(x))
-        if isinstance(x, Tensor):
-            if self.device is not None:
-                x = x.to(find_device(self.device))
-            if not bool(torch.isfinite(x.sum())) and not bool(torch.isfinite(x).all()):
-                _raise_nonfinite(torch.nonzero(~torch.isfinite(x).all(1)).flatten().cpu().numpy(), len(x))
-        return columns_of(probe), x
+        def propagate(part: Labels, seen: Tensor) -> Propagation:
+            return self._propagate(task, part, None if strength is None else strength[seen], found.score, "uniform")
+
+        return temperature_from(labels, points, self._seed(), propagate)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -566,77 +359,3 @@ class GraphLearningClassifier(ClassifierMixin, BaseEstimator):
         """Tags for scikit-learn before 1.6."""
         known = self.metric == PRECOMPUTED
         return {"pairwise": known, "requires_positive_X": known, "poor_score": known}
-
-
-def copies_of(x: Any, metric: Metric) -> tuple[Tensor, Tensor]:
-    """Node of every row, and first row of every node: equal rows are one node; for cosine, multiples of a row too."""
-    sparse = scipy.sparse.issparse(x)
-    group, first = distinct_sparse_rows(x) if sparse else distinct_rows(x)
-    if metric is not Metric.COSINE:
-        return group, first
-    if sparse:
-        dtype = torch.float32 if x.dtype == np.float32 else torch.float64
-        again, kept = same_sparse_direction(prepared(x[first.numpy()], metric), direction_tolerance(dtype))
-    else:
-        again, kept = same_direction(metric.prepare(x[first]), direction_tolerance(x.dtype))
-    return again[group], first[kept]
-
-
-def columns_of(model: GraphLearningClassifier) -> dict[str, Any]:
-    """What scikit-learn notes about the columns of X."""
-    names = ["n_features_in_", "feature_names_in_"]
-    return {name: model.__dict__[name] for name in names if name in model.__dict__}
-
-
-def chosen(search: AbstractNeighborSearch, x: Tensor) -> AbstractNeighborSearch:
-    """The search itself, or the one that it would hand x to."""
-    return search.choose(x.shape[0], x.shape[1], x.device) if isinstance(search, AutoSearch) else search
-
-
-@contextmanager
-def told(search: Recorded, verbose: int) -> Iterator[None]:
-    """A progress bar for a search that can tell how far it is."""
-    if not verbose or not isinstance(search.inner, Projected) or search.inner.progress is not None:
-        yield
-        return
-    with progress_bar() as show:
-        search.inner = replace(search.inner, progress=show)
-        yield
-
-
-def _validate(probe: GraphLearningClassifier, X: Any, *, reset: bool) -> Any:
-    """scikit-learn's checks of X, under the names of its versions; finiteness is checked by us, which says where."""
-    setting = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "reset": reset}
-    if tuple(int(part) for part in sklearn.__version__.split(".")[:2]) >= (1, 6):
-        from sklearn.utils.validation import validate_data
-
-        return validate_data(probe, X, ensure_all_finite=False, **setting)
-    return probe._validate_data(X, force_all_finite=False, **setting)
-
-
-def _check_columns(probe: GraphLearningClassifier, columns: int, fitted: bool) -> None:
-    if not fitted:
-        probe.n_features_in_ = columns
-    elif columns != probe.n_features_in_:
-        raise ValueError(
-            f"X has {columns} features, but GraphLearningClassifier is expecting {probe.n_features_in_} features "
-            "as input"
-        )
-
-
-def _raise_nonfinite(rows: NDArray[np.int64], total: int) -> None:
-    raise ValueError(
-        f"Input X contains NaN or infinity: {len(rows)} of {total} rows, the first being row {rows[0]}; "
-        "remove these rows or fill the gaps"
-    )
-
-
-def _tensor_to_scipy(x: Tensor) -> Any:
-    """A torch matrix, dense or sparse, for SciPy."""
-    x = x.detach().cpu()
-    x = x if x.dtype in (torch.float32, torch.float64) else x.double()
-    if x.layout == torch.strided:
-        return x.numpy()
-    coo = x.to_sparse_coo().coalesce()
-    index, value = coo.indices().numpy(), coo.values().numpy()
-    return scipy.sparse.coo_matrix((value, (index[0], index[1])), shape=tuple(x.shape)).tocsr()

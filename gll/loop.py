@@ -44,6 +44,7 @@ from gll.files import complete_file
 from gll.graph import Graph
 from gll.labels import Labels
 from gll.methods import AbstractMethod, Propagation, method_from_name
+from gll.parameters import prior_of
 from gll.propagation import ClassPriorWarning, Solver
 from gll.sessions import FORMAT, VERSION, fingerprint, method_config, read_graph, read_state, solver_config, solver_on
 from gll.unreached import Unreached, UnreachedWarning
@@ -188,7 +189,7 @@ class ActiveLearner:
         _check_fitted(classifier)
         graph, labels, fitted = classifier.graph_, classifier.labels_, classifier._fitted
         known, (_, strength) = [_label(c) for c in classifier.classes_], fitted.labels()
-        prior = classifier._prior(classifier.classes_, graph)
+        prior = prior_of(classifier.class_prior, classifier.classes_, graph.weight.device)
         inside = fitted.node >= 0
         mass = np.bincount(fitted.node[inside], fitted.weight[inside], minlength=graph.num_nodes)
         taken_over: dict[str, Any] = {

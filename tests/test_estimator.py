@@ -219,7 +219,7 @@ def test_multiples_of_a_row_are_copies_under_the_cosine_metric(
     dtype: Any, sparse: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if sparse:
-        monkeypatch.setattr("gll.estimator.DENSE_BYTES", 0)
+        monkeypatch.setattr("gll.feature_input.DENSE_BYTES", 0)
     rng = np.random.default_rng(0)
     x = rng.normal(size=(60, 30)) + 2 * np.eye(3, 30)[np.arange(60) % 3]
     y = np.where(np.arange(60) < 9, np.arange(60) % 3, -1)
@@ -477,7 +477,7 @@ def test_sparse_features_that_are_not_made_dense_give_the_same(metric: str, monk
     y[:12] = np.arange(12) % 3
     new = scipy.sparse.random(20, 300, 0.05, random_state=rng, format="csr")
     dense = GraphLearningClassifier("laplace", metric=metric).fit(x, y)
-    monkeypatch.setattr("gll.estimator.DENSE_BYTES", 0)
+    monkeypatch.setattr("gll.feature_input.DENSE_BYTES", 0)
     monkeypatch.setattr("gll.sparse.MAX_BYTES", 20_000)
     sparse = GraphLearningClassifier("laplace", metric=metric).fit(x, y)
     assert isinstance(sparse._fitted.points, SparsePoints)

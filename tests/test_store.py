@@ -99,7 +99,7 @@ def test_names_weights_copies_and_unreached_rows_survive(tmp_path: Path) -> None
 
 
 def test_sparse_and_precomputed_survive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gll.estimator.DENSE_BYTES", 0)
+    monkeypatch.setattr("gll.feature_input.DENSE_BYTES", 0)
     x = scipy.sparse.random(60, 200, 0.1, random_state=0, format="csr")
     y = np.where(np.arange(60) < 9, np.arange(60) % 3, -1)
     for dtype in (np.float32, np.float64):
