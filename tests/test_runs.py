@@ -137,6 +137,30 @@ def test_tensorboard(run: Run) -> None:
     assert [(e.step, e.value) for e in events.Scalars("warmup/0.5/loss")] == [(1, 0.5)]
 
 
+def test_tensorboard_is_cut_to_the_last_checkpoint_too(run: Run) -> None:
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    with run.working():
+        for epoch in (1, 2, 3):
+            run.log(phase="warmup", gamma=0.5, epoch=epoch, loss=1 / epoch)
+        run.log(phase="train", epoch=1, loss=0.5)
+        run.save("train", {}, {})
+        run.log(phase="train", epoch=2, loss=0.75)  # after the checkpoint: this will be done again
+        run.log(phase="train", epoch=3, loss=0.75)
+    mine = run.directory / "tensorboard" / "notes.txt"
+    mine.write_text("of the user's own")
+    with Run.open(run.directory).working():
+        pass  # stopped again, at once
+    again = Run.open(run.directory)
+    with again.working():
+        again.log(phase="train", epoch=2, loss=0.25)
+    events = EventAccumulator(str(run.directory / "tensorboard")).Reload()
+    assert [(e.step, e.value) for e in events.Scalars("train/loss")] == [(1, 0.5), (2, 0.25)]
+    assert [e.step for e in events.Scalars("warmup/0.5/loss")] == [1, 2, 3]
+    assert mine.exists()
+
+
 def test_without_tensorboard(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Board, "available", staticmethod(lambda: False))
     with run.working():

@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from gll.data.datasets import TrainTest
 from gll.data.sampling import GraphBatches
 from gll.data.splits import split_labels
-from gll.train import checkpoint
+from gll.train import checkpoint, model
 from gll.train.config import load_config, with_values
 from gll.train.loop import new_run, train
 from gll.train.model import build, load_data, restore
@@ -66,6 +66,21 @@ def test_the_schedules_of_all_configs(path: Path) -> None:
         if line is opening[0] or "model.head=wnll" in overrides:
             config = load_config(path, [o for o in overrides if not o.startswith("data.")])
             check_schedule(config, build(config, data).head)
+
+
+def test_data_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once to start a run, and once to go on with it, to test it or to use it."""
+    reads, read = [], model.load
+    monkeypatch.setattr(model, "load", lambda *args, **options: reads.append(args) or read(*args, **options))
+    run = new_run(tiny(tmp_path, "train.epochs=1"))
+    train(run)
+    assert len(reads) == 1
+    assert run.loaded == []  # nobody but the training holds it, so that the memory is free after it
+    restore(run)
+    assert len(reads) == 2
+    (run.directory / "result.json").unlink()
+    train(Run.open(run.directory))
+    assert len(reads) == 3
 
 
 @pytest.mark.parametrize("order", [("probe", "gll"), ("mlp", "probe")])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, final
 
@@ -20,12 +20,21 @@ class Board:
         """Whether TensorBoard is installed."""
         return importlib.util.find_spec("tensorboard") is not None
 
-    def open(self, directory: Path) -> None:
-        """Start writing to a folder."""
+    def open(self, directory: Path, lines: Iterable[Mapping[str, Any]] = ()) -> None:
+        """Start writing to a folder, with the lines that the metrics have already.
+
+        What was written there before is replaced. Events cannot be cut as the metrics are: TensorBoard can only be told
+        to forget all from a step on, but a run counts its epochs more than once, for every γ of a warm-up and for the
+        head. Events written again carry the time of now.
+        """
         if self.available():
             from torch.utils.tensorboard import SummaryWriter
 
+            for old in Path(directory).glob("events.out.tfevents.*"):
+                old.unlink()
             self.writer = SummaryWriter(str(directory))
+            for line in lines:
+                self.add(line)
 
     def add(self, values: Mapping[str, Any]) -> None:
         """The numbers of one line, against its epoch, under its phase, γ, head and mode."""

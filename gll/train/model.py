@@ -89,11 +89,13 @@ def load_data(config: Config, device: torch.device | str = "cpu") -> TrainTest:
 
 
 def data_of(run: Run, device: torch.device | str = "cpu") -> TrainTest:
-    """The data of a run, on the device.
+    """The data of a run, on the device: that which it was made with a moment ago, else read again.
 
     Raises:
         RunError: the training data has changed since the run was made.
     """
+    if run.loaded:
+        return run.loaded.pop().to(device)
     data = load_data(run.config)
     run.check_data(data)
     return data.to(device)

@@ -65,6 +65,8 @@ class Run:
         config: what the run was told.
         split: which training samples kept their labels.
         writes: False for all but the first of several processes: what they log and save is dropped.
+        board: TensorBoard.
+        loaded: the data, if it was read to make the directory; whoever trains takes it out (`gll.train.model.data_of`).
     """
 
     directory: Path
@@ -72,6 +74,7 @@ class Run:
     split: LabelSplit
     writes: bool = True
     board: Board = dataclasses.field(default_factory=Board)
+    loaded: list[TrainTest] = dataclasses.field(default_factory=list)
 
     @staticmethod
     def create(directory: Path, config: Config, split: LabelSplit, data: TrainTest | None = None) -> Run:
@@ -99,7 +102,7 @@ class Run:
                 raise
         finally:
             shutil.rmtree(made, ignore_errors=True)
-        return Run(directory, config, split)
+        return Run(directory, config, split, loaded=[] if data is None else [data])
 
     @staticmethod
     def open(directory: Path, *, writes: bool = True) -> Run:
@@ -146,7 +149,7 @@ class Run:
             except OSError:
                 raise RunError(f"another process is working on {self.directory}; wait for it, or stop it") from None
             self._rewind()
-            self.board.open(self.directory / "tensorboard")
+            self.board.open(self.directory / "tensorboard", self.metrics())
             try:
                 yield
             finally:
