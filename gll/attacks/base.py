@@ -75,7 +75,7 @@ class AbstractAttack(ABC):
     @property
     def name(self) -> str:
         """What it is called in results."""
-        return type(self).__name__
+        return type(self).__name__.lower()
 
     def settings(self) -> dict[str, Any]:
         """Its fields, as JSON can hold them."""
@@ -92,7 +92,7 @@ class AbstractAttack(ABC):
                 together.
             images: the clean ones.
             labels: their true classes.
-            generator: for all random numbers, on the images' device.
+            generator: for all random numbers. They are drawn on its device and moved to the images'.
         """
 
     @final
@@ -106,8 +106,8 @@ class AbstractAttack(ABC):
                 has to normalise inside. Training or evaluation mode is left as it is.
             images: (n, ...) float32 or float64, with pixels in [0, 1].
             labels: (n,) the true classes.
-            generator: for random numbers, on the images' device; by default one of seed 0, so that a call can be
-                repeated.
+            generator: for random numbers, on any device; by default one of seed 0 on the CPU, so that a call can be
+                repeated anywhere.
 
         Raises:
             ValueError: the images or labels are not as above, or the model returns something that is not finite.
@@ -123,7 +123,7 @@ class AbstractAttack(ABC):
                 stacklevel=2,
             )
         if generator is None:
-            generator = torch.Generator(images.device).manual_seed(0)
+            generator = torch.Generator().manual_seed(0)
         seed = generator.initial_seed()
         clean = _predict(model, images, labels)
         wrong = clean != labels

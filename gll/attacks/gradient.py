@@ -187,10 +187,15 @@ def input_gradient(
         (gradient,) = torch.autograd.grad(objective(logits, labels).sum(), x, allow_unused=True)
     if gradient is None:
         return torch.zeros_like(images), logits.detach()
+    return require_finite(gradient), logits.detach()
+
+
+def require_finite(gradient: Float[Tensor, "n ..."]) -> Float[Tensor, "n ..."]:
+    """The gradient, if it is finite."""
     if not bool(torch.isfinite(gradient).all()):
         bad = int((~torch.isfinite(gradient)).flatten(1).any(1).sum())
         raise ValueError(
-            f"the model's gradient is not finite for {bad} of {len(images)} images; compute in float64, "
+            f"the model's gradient is not finite for {bad} of {len(gradient)} images; compute in float64, "
             "or give log-probabilities a larger floor"
         )
-    return gradient, logits.detach()
+    return gradient

@@ -8,6 +8,7 @@ Read next: `base.py`, which projects the result of every attack and asserts that
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -72,7 +73,7 @@ class LInf(AbstractNorm):
 
     def random(self, like: Tensor, eps: float, generator: torch.Generator) -> Tensor:
         # rand may return 0 and never 1: the range is [-1, 1), which a uniform start does not mind.
-        draw = torch.rand(like.shape, generator=generator, dtype=like.dtype, device=like.device)
+        draw = drawn(torch.rand, like.shape, like, generator)
         return (2 * draw - 1) * (eps * self._unit(like))
 
     def ascend(self, gradient: Tensor) -> Tensor:
@@ -116,8 +117,8 @@ class L2(AbstractNorm):
 
     def random(self, like: Tensor, eps: float, generator: torch.Generator) -> Tensor:
         # A direction uniform on the sphere, and a radius whose d-th power is uniform.
-        normal = torch.randn(like.shape, generator=generator, dtype=like.dtype, device=like.device)
-        level = torch.rand(len(like), generator=generator, dtype=like.dtype, device=like.device)
+        normal = drawn(torch.randn, like.shape, like, generator)
+        level = drawn(torch.rand, (len(like),), like, generator)
         radius = eps * level ** (1 / max(like[0].numel(), 1))
         return self.ascend(normal) * _per_image(radius, like)
 
@@ -130,6 +131,11 @@ class L2(AbstractNorm):
     def rounding(self, delta: Tensor) -> float:
         pixels = max(delta[0].numel(), 1)
         return 2 * torch.finfo(delta.dtype).eps * pixels**0.5
+
+
+def drawn(draw: Callable[..., Tensor], shape: Sequence[int], like: Tensor, generator: torch.Generator) -> Tensor:
+    """Random numbers of the type and on the device of `like`, drawn where the generator is."""
+    return draw(tuple(shape), generator=generator, dtype=like.dtype, device=generator.device).to(like.device)
 
 
 def _per_image(number: Float[Tensor, " n"], like: Float[Tensor, "n ..."]) -> Float[Tensor, "n ..."]:
