@@ -1,0 +1,330 @@
+"""A graph head as an attacker sees it: images in, log-probabilities out, the base inside.
+
+The base's features are computed once, in evaluation mode. What is in the graph beside the base is the threat model's
+business: all queries together, each alone, or each joined to a base that was solved without it.
+
+Precision. In float32 and with the floor of the layer (1e-8) the victim is the layer as it is used. Its cross-entropy
+has hardly any gradient where the layer is sure of itself: log(u + floor) is flat for u far below the floor, and a
+robustness measured with it may be nothing but that. In float64 and with a tiny floor the log-probabilities of classes
+that are out of the question still tell in which direction they would become less so. The predictions are the same.
+
+    float32 features, common layer, few nodes: the layer's fused path, which computes in float64 inside
+    all else in float64: the general path, with a Cholesky factor, which keeps the digits of tiny values;
+        conjugate gradients are accurate beside the largest value only
+    queries alone or inductive, every base node labelled: `star.py`
+
+Read next: `victims.py`, which makes victims of trained runs.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, final
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from gll.attacks.pixels import Normalized
+from gll.attacks.star import Choice, Star, in_closed_form
+from gll.attacks.threat import Inference, Neighbours, ThreatModel
+from gll.neighbors import AbstractNeighborSearch, Exact
+from gll.nn.graph_heads import GLLHead, WNLLHead
+from gll.nn.layer import GraphLearningLayer
+from gll.projected import AutoSearch
+from gll.solvers import Cholesky
+
+SMALL_FLOOR = 1e-100  # as far below any probability as a gradient in float32 can follow
+LEAST_FLOOR = {torch.float32: 1e-37, torch.float64: 1e-300}
+SURE_FLOOR = 1e-8  # below it, values are wanted that conjugate gradients do not resolve
+DENSE = 25_000  # queries in one graph up to which a Cholesky factor is made: 5 GB
+CHUNK = 2000  # base images encoded at a time
+
+
+@final
+class Remembered(AbstractNeighborSearch):
+    """A search that was made once, and answers the same from then on, whatever the points have become."""
+
+    def __init__(self, search: AbstractNeighborSearch) -> None:
+        self.search = search
+        self.index: Tensor | None = None
+
+    def find(self, x: Tensor, k: int) -> Tensor:
+        if self.index is None:
+            self.index = self.search(x, k)
+        if self.index.shape != (len(x), k):
+            raise ValueError(
+                f"neighbours were fixed for {len(self.index)} nodes, but now there are {len(x)}: call with the batch "
+                "they were fixed for, whole and in its order"
+            )
+        return self.index
+
+
+@final
+class _Wide(GraphLearningLayer):
+    """A layer whose general path is that of another one, in float64; its fused path computes in float64 already."""
+
+    def __init__(self, plain: GraphLearningLayer, wide: GraphLearningLayer) -> None:
+        super().__init__(plain.num_classes, **_settings(plain))
+        self.wide = wide
+
+    def _general(self, features: Tensor, base_features: Tensor, base_labels: Tensor) -> Tensor:
+        out: Tensor = self.wide(features.double(), base_features.double(), base_labels)
+        return out
+
+
+@final
+class GraphVictim(nn.Module):
+    """Encoder, graph head and base, as one module from images in 0 .. 1 to log-probabilities.
+
+    Args:
+        encoder: images to features. It is put into evaluation mode.
+        head: a `GraphLearningLayer`, or a `GLLHead` or `WNLLHead`, whose layer for training is taken, and whose own
+            layers before it.
+        base: the base's images in 0 .. 1; or their features (m, d), as the layer takes them, with
+            `base_is_features`.
+        base_labels: (m,) classes, -1 for a node without one, or (m, C) soft labels.
+        base_is_features: `base` holds features.
+        mean, std: of the normalisation that the encoder was trained with.
+        threat: what is in the graph. Its `dtype` and `gradient` are filled in here.
+        floor: added to probabilities before the logarithm; None: the layer's own.
+        dtype: of the graph; None: that of the features.
+        surrogate: a module from features to logits that lends its gradient: the values are the graph's, the slope is
+            this module's. It is how WNLL is trained, and attacked in the literature.
+
+    Raises:
+        ValueError: a floor that the precision cannot hold, or parts that do not fit together.
+
+    `threat` says all this in words. `log_probabilities` is the same function of features and, if need be, of a base.
+
+    Differentiable in: the images, and the encoder's parameters. Held fixed: which points are neighbours.
+
+    >>> layer = GraphLearningLayer(2, k=1, normalize=False)
+    >>> base = torch.tensor([[0.1], [0.2], [0.8], [0.9]])
+    >>> victim = GraphVictim(nn.Identity(), layer, base, torch.tensor([0, 0, 1, 1]))
+    >>> victim(torch.tensor([[0.3], [0.7]])).argmax(1).tolist()
+    [0, 1]
+    >>> print(victim.threat.dtype, victim.sharpened().threat.dtype)
+    float32 float64
+    """
+
+    base_features: Tensor
+    base_labels: Tensor
+
+    def __init__(
+        self,
+        encoder: nn.Module,
+        head: GraphLearningLayer | GLLHead | WNLLHead,
+        base: Tensor,
+        base_labels: Tensor,
+        *,
+        base_is_features: bool = False,
+        mean: Sequence[float] | None = None,
+        std: Sequence[float] | None = None,
+        threat: ThreatModel | None = None,
+        floor: float | None = None,
+        dtype: torch.dtype | None = None,
+        surrogate: nn.Module | None = None,
+    ) -> None:
+        super().__init__()
+        if dtype not in (None, torch.float32, torch.float64):
+            raise ValueError(f"dtype must be torch.float32 or torch.float64, got {dtype}")
+        body, layer = parts_of(head)
+        self.encoder = Normalized(encoder if body is None else nn.Sequential(encoder, body), mean, std).eval()
+        self.surrogate = None if surrogate is None else surrogate.eval()
+        features = base if base_is_features else self._encode(base)
+        if features.dim() != 2 or base_labels.shape[:1] != features.shape[:1]:
+            raise ValueError(
+                f"the base has features of shape {tuple(features.shape)} and labels of shape "
+                f"{tuple(base_labels.shape)}; both need one row a sample"
+            )
+        self.dtype = dtype or (torch.float64 if features.dtype == torch.float64 else torch.float32)
+        self.floor = layer.floor if floor is None else floor
+        if not self.floor >= LEAST_FLOOR[self.dtype]:
+            raise ValueError(
+                f"floor must be at least {LEAST_FLOOR[self.dtype]:g} in {str(self.dtype)[6:]}, got {self.floor:g}"
+                + ("; use dtype=torch.float64 for a smaller one" if self.dtype == torch.float32 else "")
+            )
+        self.register_buffer("base_features", features.detach(), persistent=False)
+        self.register_buffer("base_labels", base_labels.detach(), persistent=False)
+        about = threat or ThreatModel(f"{len(features)} samples")
+        if about.neighbours is Neighbours.FIXED:
+            raise ValueError(
+                "neighbours are fixed at a batch: make the victim with RECHOSEN, then call fixed_at(images)"
+            )
+        exact = type(layer.search) in (Exact, AutoSearch)
+        gradient = about.gradient if surrogate is None or about.gradient != "own" else "surrogate linear"
+        self.threat = dataclasses.replace(about, dtype=str(self.dtype)[6:], exact_neighbours=exact, gradient=gradient)
+        self.layer = self._make_layer(layer)
+        self._star: Star | None = None
+        self._choice: Choice | None = None
+
+    def _make_layer(
+        self, layer: GraphLearningLayer, search: AbstractNeighborSearch | None = None
+    ) -> GraphLearningLayer:
+        """The layer with the victim's floor and precision. The search is exact: an attack needs it the same twice."""
+        if search is None:
+            search = Exact() if isinstance(layer.search, AutoSearch) else layer.search
+        inductive = self.threat.inference is Inference.INDUCTIVE
+        plain = changed(layer, floor=self.floor, search=search, inductive=inductive)
+        if self.dtype == torch.float32 and self.floor >= SURE_FLOOR:
+            return plain
+        return _Wide(plain, changed(plain, solver=layer.solver or Cholesky()))
+
+    @torch.no_grad()
+    def _encode(self, images: Tensor) -> Tensor:
+        return torch.cat([self.encoder(part) for part in images.split(CHUNK)])
+
+    def features(self, images: Float[Tensor, "n *sample"]) -> Float[Tensor, "n d"]:
+        """What the graph is built from.
+
+        Differentiable in: the images.
+        """
+        out: Tensor = self.encoder(images)
+        return out
+
+    def forward(self, images: Float[Tensor, "n *sample"]) -> Float[Tensor, "n c"]:
+        """Log-probabilities of the classes of images in 0 .. 1."""
+        x = self.features(images)
+        if self.surrogate is None:
+            return self.log_probabilities(x)
+        with torch.no_grad():
+            value = self.log_probabilities(x.detach())
+        slope = self.surrogate(x)
+        return value + (slope - slope.detach()).to(value.dtype)
+
+    def log_probabilities(
+        self, features: Float[Tensor, "n d"], base_features: Float[Tensor, "m d"] | None = None
+    ) -> Float[Tensor, "n c"]:
+        """Log-probabilities from features.
+
+        Args:
+            features: of the queries.
+            base_features: in place of the base's own: for an attacker who perturbs the base.
+
+        Differentiable in: `features`, `base_features`.
+        """
+        base = self.base_features if base_features is None else base_features
+        if not self.threat.alone and self.floor < SURE_FLOOR and len(features) > DENSE:
+            raise ValueError(
+                f"{len(features):,} queries in one graph are too many for a floor of {self.floor:g}: values so small "
+                f"need a Cholesky factor, which is made for up to {DENSE:,}; attack in chunks, or use floor=1e-8"
+            )
+        if not self.threat.alone:
+            return self._graph(features, base)
+        if base_features is None and in_closed_form(self._settings, self.base_labels):
+            return self._stars()(features.to(self.dtype), self._choice)
+        if self.threat.inference is Inference.INDUCTIVE:
+            return self._graph(features, base)
+        # A base with unlabelled nodes, or an unusual layer: a solve for every query.
+        return torch.cat([self._graph(part, base) for part in features.split(1)])
+
+    @property
+    def _settings(self) -> GraphLearningLayer:
+        return self.layer.wide if isinstance(self.layer, _Wide) else self.layer
+
+    def _graph(self, features: Tensor, base: Tensor) -> Tensor:
+        if self.dtype == torch.float64 and features.dtype != base.dtype:
+            features, base = features.double(), base.double()
+        out: Tensor = self.layer(features, base, self.base_labels)
+        return out.to(self.dtype)
+
+    def _stars(self) -> Star:
+        """The base, prepared for single queries: once."""
+        moved = self._star is not None and self._star.base.device != self.base_features.device
+        if self._star is None or moved:
+            inductive = self.threat.inference is Inference.INDUCTIVE
+            base = self.base_features.to(self.dtype)
+            self._star = Star(self._settings, base, self.base_labels, inductive=inductive)
+        return self._star
+
+    def _copy(self, **changes: Any) -> GraphVictim:
+        """A shallow copy with other settings: the encoder and the base are shared."""
+        other = copy.copy(self)
+        other._modules, other._buffers = dict(self._modules), dict(self._buffers)
+        other._star = other._choice = None
+        for name, value in changes.items():
+            setattr(other, name, value)
+        return other
+
+    def sharpened(self, floor: float = SMALL_FLOOR) -> GraphVictim:
+        """The same victim in float64 with a small floor: the same predictions, and a gradient wherever there is one.
+
+        >>> layer = GraphLearningLayer(2, k=2, normalize=False)
+        >>> base, y = torch.tensor([[0.0], [0.01], [0.99], [1.0]]), torch.tensor([0, 0, 1, 1])
+        >>> victim = GraphVictim(nn.Identity(), layer, base, y, floor=1e-8)
+        >>> x = torch.tensor([[0.02]], requires_grad=True)
+        >>> for v in (victim, victim.sharpened()):
+        ...     print(f"{torch.autograd.grad(v(x)[0, 1], x)[0].item():.1g}")
+        0
+        1e+04
+        """
+        other = self._copy(dtype=torch.float64, floor=floor)
+        other.threat = dataclasses.replace(self.threat, dtype="float64")
+        other.layer = other._make_layer(self._settings)
+        return other
+
+    def fixed_at(self, images: Float[Tensor, "n *sample"]) -> GraphVictim:
+        """The same victim with the neighbours of these images, whatever they become: what an attack may differentiate.
+
+        It answers for this batch only. Judge attacked images with the victim itself, whose neighbours are their own.
+        """
+        other = self._copy(threat=dataclasses.replace(self.threat, neighbours=Neighbours.FIXED))
+        with torch.no_grad():
+            x = other.features(images)
+            if self.threat.alone:
+                if not in_closed_form(self._settings, self.base_labels):
+                    raise ValueError(
+                        "neighbours of single queries can be fixed if every base sample has a class and the layer is "
+                        "plain (Laplace or WNLL, Gaussian weights, exact search)"
+                    )
+                other._choice = other._stars().choose(x.to(other.dtype))
+            else:
+                other.layer = other._make_layer(self._settings, Remembered(self._settings.search))
+                other.log_probabilities(x)
+        return other
+
+    def with_base(self, base: Tensor, base_labels: Tensor | None = None, *, perturbs_base: bool = False) -> GraphVictim:
+        """The same victim with another base.
+
+        Args:
+            base: images in 0 .. 1.
+            base_labels: their classes; None: those of the base before.
+            perturbs_base: what the threat model is to say.
+        """
+        labels = self.base_labels if base_labels is None else base_labels
+        features = self._encode(base)
+        if labels.shape[:1] != features.shape[:1]:
+            raise ValueError(f"{len(features)} base samples need as many labels, got {tuple(labels.shape)}")
+        other = self._copy(threat=dataclasses.replace(self.threat, perturbs_base=perturbs_base))
+        other.base_features, other.base_labels = features, labels
+        return other
+
+    def with_labels(self, base_labels: Tensor) -> GraphVictim:
+        """The same victim with other classes for its base."""
+        if base_labels.shape[:1] != self.base_labels.shape[:1]:
+            raise ValueError(f"the base has {len(self.base_labels)} samples, got labels {tuple(base_labels.shape)}")
+        return self._copy(base_labels=base_labels.detach())
+
+
+def parts_of(head: GraphLearningLayer | GLLHead | WNLLHead) -> tuple[nn.Module | None, GraphLearningLayer]:
+    """What comes between encoder and graph, and the graph's layer."""
+    if isinstance(head, GraphLearningLayer):
+        return None, head
+    if isinstance(head, GLLHead):
+        return head.projection, head.layer
+    if isinstance(head, WNLLHead):
+        return head.body, head.layer
+    raise TypeError(f"head must be a GraphLearningLayer, a GLLHead or a WNLLHead, got {type(head).__name__}")
+
+
+def _settings(layer: GraphLearningLayer) -> dict[str, Any]:
+    names = ("k", "equation", "normalize", "bandwidth", "kernel", "symmetrize", "search", "reweight", "solver")
+    return {name: getattr(layer, name) for name in (*names, "unreached", "floor", "inductive")}
+
+
+def changed(layer: GraphLearningLayer, **changes: Any) -> GraphLearningLayer:
+    """A layer with the settings of another, but for these."""
+    return GraphLearningLayer(layer.num_classes, **{**_settings(layer), **changes})

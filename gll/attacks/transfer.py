@@ -1,0 +1,99 @@
+"""Attacks made against one model and judged on another.
+
+Where a victim's own gradient is of little use, that of a model which resembles it may be of more: a linear probe on the
+same encoder (`probe.py`), another head, another run; or the victim itself with its neighbours held fixed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+
+from gll.attacks.base import AbstractAttack, Watched
+from gll.attacks.graph_victim import GraphVictim
+from gll.attacks.norms import AbstractNorm
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Transfer(AbstractAttack):
+    """An attack that is made on another model.
+
+    Args:
+        attack: how.
+        source: the model it is made on: images in 0 .. 1 to logits.
+        source_name: what to call it in results.
+
+    >>> from gll.attacks.gradient import FGSM
+    >>> source, victim = nn.Linear(4, 3), nn.Linear(4, 3)
+    >>> images, labels = torch.rand(5, 4), torch.tensor([0, 1, 2, 0, 1])
+    >>> result = Transfer(FGSM(0.1), source, "another layer")(victim, images, labels)
+    >>> result.attack, result.settings["source"], bool((result.linf <= 0.1001).all())
+    ('fgsm from another layer', 'another layer', True)
+    """
+
+    attack: AbstractAttack
+    source: nn.Module
+    source_name: str = "another model"
+    eps: float = field(init=False)
+    norm: AbstractNorm = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "eps", self.attack.eps)
+        object.__setattr__(self, "norm", self.attack.norm)
+
+    @property
+    def name(self) -> str:
+        return f"{self.attack.name} from {self.source_name}"
+
+    def settings(self) -> dict[str, Any]:
+        return {**self.attack.settings(), "source": self.source_name}
+
+    def perturb(self, model: nn.Module, images: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
+        return self.attack.perturb(self.source, images, labels, generator)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class FixedNeighbours(AbstractAttack):
+    """An attack on a graph victim that sees the neighbours of the clean images throughout (a view like BPDA's).
+
+    The function that is followed is then smooth: no edge comes or goes. What comes out is judged as always, with the
+    neighbours that the attacked images have.
+
+    Args:
+        attack: how.
+    """
+
+    attack: AbstractAttack
+    eps: float = field(init=False)
+    norm: AbstractNorm = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "eps", self.attack.eps)
+        object.__setattr__(self, "norm", self.attack.norm)
+
+    @property
+    def name(self) -> str:
+        return f"{self.attack.name} with fixed neighbours"
+
+    def settings(self) -> dict[str, Any]:
+        return {**self.attack.settings(), "neighbours": "fixed"}
+
+    def perturb(self, model: nn.Module, images: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
+        victim = graph_victim(model, self.name)
+        fixed: nn.Module = victim.fixed_at(images)
+        if isinstance(model, Watched):
+            fixed = Watched(fixed, model.images, model.wrong)
+        return self.attack.perturb(fixed, images, labels, generator)
+
+
+def graph_victim(model: nn.Module, attack: str) -> GraphVictim:
+    """The graph victim that an attack was given, watched or not."""
+    inner = model.model if isinstance(model, Watched) else model
+    if not isinstance(inner, GraphVictim):
+        raise TypeError(f"{attack} needs a GraphVictim, whose features and base it can see; got {type(inner).__name__}")
+    return inner
