@@ -157,6 +157,7 @@ def test_an_unreadable_file_is_named(tmp_path: Path, damage: str) -> None:
 @pytest.mark.parametrize(
     ("files", "message"),
     [
+        (["loose.png"], "2 things are wrong:\n.* has images beside its folders, .*\n.* 0 folders of classes"),
         ([], "0 folders of classes, at least two are needed"),
         (["a/0.png", "unlabelled/0.png"], "1 folders of classes, at least two are needed"),
         (["a/0.png", "b/0.png", "loose.png"], "has images beside its folders, such as loose.png"),
@@ -342,3 +343,30 @@ def test_check_of_own_data(tmp_path: Path) -> None:
     result = run(app, ["data", "check", str(tmp_path)])
     assert result.exit_code == 1
     assert f"{tmp_path}/dog/1.png cannot be read as an image" in result.stderr
+
+
+def test_check_says_all_that_is_wrong(tmp_path: Path) -> None:
+    """Empty folders, loose images, files that are no images or are cut off, and different sizes, in one go."""
+    for name in ("cat/0.png", "cat/1.png", "dog/0.png", "loose.png"):
+        save(tmp_path / name)
+    save(tmp_path / "dog/large.png", np.zeros((9, 9, 3), np.uint8))
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "cat/text.png").write_text("no image")
+    cut = save(tmp_path / "dog/cut.png") is not None and tmp_path / "dog/cut.png"
+    cut.write_bytes(cut.read_bytes()[:-40])
+    result = run(app, ["data", "check", str(tmp_path)])
+    assert result.exit_code == 1
+    lines = result.stderr.splitlines()
+    assert lines[0] == "gll data: 5 things are wrong:"
+    for part, line in zip(
+        ("2 different sizes", "loose.png", "empty has no images", "cat/text.png cannot", "dog/cut.png cannot"),
+        lines[1:],
+        strict=True,
+    ):
+        assert part in line
+    for i in range(40):
+        (tmp_path / f"cat/bad {i:02}.png").write_text("no image")
+    lines = run(app, ["data", "check", str(tmp_path), "--size", "4"]).stderr.splitlines()
+    assert lines[0] == "gll data: 44 things are wrong:"  # with --size, different ones are not
+    assert lines[1:] == [*lines[1:21], "... and 24 more"]
+    assert sum("cat/bad" in line for line in lines) == 18
