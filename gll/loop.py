@@ -7,49 +7,36 @@ What is suggested depends on what has been told and asked, and on the seed: not 
 whether the session was stored and loaded in between. All that changes is a small JSON file, written to another name
 and renamed after each step; the graph is written once, beside it.
 
-The choice itself is made by `active.py`, predictions by a method of `methods.py`.
+The choice itself is made by `active.py`, predictions by a method of `methods.py`; `answers.py` keeps the books.
 """
 
 from __future__ import annotations
 
-import json
-import operator
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, final
 
 import numpy as np
-import safetensors.torch
 import torch
 from torch import Tensor
 
-from gll.active import (
-    AbstractAcquisition,
-    AbstractSelection,
-    Choice,
-    ModelChange,
-    SigmaOpt,
-    Situation,
-    acquisition_from_name,
-    as_config,
-    choose,
-    selection_from_name,
-)
+from gll.active import AbstractAcquisition, AbstractSelection, Choice, ModelChange, SigmaOpt, Situation, choose
+from gll.answers import Answers
+from gll.classifier_labels import check_fitted, give_labels, labels_of, settings_of
 from gll.field import Covariance, GaussianField
-from gll.files import complete_file
 from gll.graph import Graph
+from gll.label_names import Label, as_label, as_labels, of_one_kind, shares_of
 from gll.labels import Labels
 from gll.methods import AbstractMethod, Propagation, method_from_name
-from gll.parameters import prior_of
 from gll.propagation import ClassPriorWarning, Solver
-from gll.sessions import FORMAT, VERSION, fingerprint, method_config, read_graph, read_state, solver_config, solver_on
+from gll.sessions import FORMAT, VERSION, config_of, fingerprint, objects_of, read_graph, read_state, write_session
 from gll.unreached import Unreached, UnreachedWarning
 
-Label = str | int
+__all__ = ["ActiveLearner", "Label", "Suggestion"]
 
 
 @final
@@ -150,17 +137,13 @@ class ActiveLearner:
         self.seed, self.warm_start = int(seed), bool(warm_start)
         if classes is None and isinstance(class_prior, Mapping):
             classes = list(class_prior)
-        self._fixed = None if classes is None else _distinct([_label(c) for c in classes])
+        self._fixed = None if classes is None else of_one_kind([as_label(c) for c in classes])
         if self._fixed is not None and len(self._fixed) < 2:
             raise ValueError(f"there must be at least two classes, got {self._fixed}")
-        self._prior = None if class_prior is None else _checked_prior(class_prior, self._fixed)
+        self._prior = None if class_prior is None else shares_of(class_prior, self._fixed)
         self._node_mass = None if node_mass is None else self._checked_mass(node_mass)
         self._truth = None if truth is None else self._checked_truth(truth)
-        self._told: dict[int, Label] = {}
-        self._taken: dict[int, float] = {}  # nodes whose labels are a classifier's own still, and what they count
-        self._forgotten: set[int] = set()  # nodes whose labels were taken back, for `hand_back`
-        self._pending: list[int] = []
-        self._skipped: list[int] = []
+        self._answers = Answers(self.graph.num_nodes)
         self._round = 0
         self._history: list[dict[str, Any]] = []
         self._last: Propagation | None = None
@@ -186,24 +169,9 @@ class ActiveLearner:
         A node is a distinct row of X. Soft labels, and copies that disagree, count as their most probable class here;
         the classifier keeps them unless the node is told anew. `hand_back` gives the answers to the classifier.
         """
-        _check_fitted(classifier)
-        graph, labels, fitted = classifier.graph_, classifier.labels_, classifier._fitted
-        known, (_, strength) = [_label(c) for c in classifier.classes_], fitted.labels()
-        prior = prior_of(classifier.class_prior, classifier.classes_, graph.weight.device)
-        inside = fitted.node >= 0
-        mass = np.bincount(fitted.node[inside], fitted.weight[inside], minlength=graph.num_nodes)
-        taken_over: dict[str, Any] = {
-            "method": fitted.method,
-            "solver": classifier._solver(fitted.multilevel),
-            "unreached": classifier.unreached,
-            "node_mass": None if (mass == 1).all() else mass,
-        }
-        if prior is not None:
-            taken_over |= {"classes": known, "class_prior": prior.tolist()}
-        learner = cls(graph, **(taken_over | options))
-        nodes = labels.index.tolist()
-        weight = [1.0] * len(nodes) if strength is None else strength.tolist()
-        names = [known[c] for c in labels.value.argmax(1).tolist()]
+        check_fitted(classifier)
+        nodes, names, weight = labels_of(classifier)
+        learner = cls(classifier.graph_, **(settings_of(classifier) | options))
         learner._take(nodes, names, dict(zip(nodes, weight, strict=True)))
         return learner
 
@@ -214,18 +182,10 @@ class ActiveLearner:
         of a forgotten node lose theirs. Labels that were taken over and not told anew stay as they are. The classifier
         solves again, on its stored graph.
         """
-        _check_fitted(classifier)
+        check_fitted(classifier)
         if fingerprint(classifier.graph_.detach()) != self._fingerprint:
             raise ValueError("this classifier is fitted on another graph than the one that the loop runs on")
-        own = {_label(c): plain for c, plain in zip(classifier.classes_, classifier.classes_.tolist(), strict=True)}
-        told = {i: c for i, c in self._told.items() if i not in self._taken}
-        for label in ("-1", "nan", -1):
-            if label in told.values() and label not in own:
-                raise ValueError(f"the label {label!r} means 'unlabelled' to the classifier; tell those nodes anew")
-        rows = np.flatnonzero(np.isin(classifier.node_, [*told, *self._forgotten]))
-        if len(rows):
-            names = [own.get(told[i], told[i]) if i in told else None for i in classifier.node_[rows].tolist()]
-            classifier.update_labels(rows, np.array(names, dtype=object))
+        give_labels(classifier, self._answers)
         return classifier
 
     # What is known.
@@ -233,18 +193,17 @@ class ActiveLearner:
     @property
     def labels(self) -> tuple[list[int], list[Label]]:
         """The labelled nodes in ascending order, and their labels."""
-        index = sorted(self._told)
-        return index, [self._told[i] for i in index]
+        return self._answers.labels
 
     @property
     def pending(self) -> list[int]:
         """The nodes that were suggested and are neither labelled nor skipped yet, in the order of asking."""
-        return list(self._pending)
+        return list(self._answers.pending)
 
     @property
     def skipped(self) -> list[int]:
         """The nodes that are not to be asked for."""
-        return sorted(self._skipped)
+        return sorted(self._answers.skipped)
 
     @property
     def history(self) -> list[dict[str, Any]]:
@@ -254,19 +213,19 @@ class ActiveLearner:
     @property
     def classes(self) -> list[Label]:
         """The classes, in the order of the columns of `probabilities`."""
-        return sorted(set(self._told.values())) if self._fixed is None else list(self._fixed)
+        return self._answers.classes if self._fixed is None else list(self._fixed)
 
     @property
     def ready(self) -> bool:
         """Whether two classes are known, so that there are predictions."""
-        return len(set(self._told.values())) >= 2
+        return len(self._answers.classes) >= 2
 
     @property
     def propagation(self) -> Propagation:
         """What the method says about every node; an error before two classes are known."""
         if not self.ready:
             raise ValueError(
-                f"there are no predictions yet: labels of two classes are needed, {len(set(self._told.values()))} known"
+                f"there are no predictions yet: labels of two classes are needed, {len(self._answers.classes)} known"
             )
         if not self._fresh or self._last is None:
             labels = self._as_labels()
@@ -275,7 +234,7 @@ class ActiveLearner:
                 start = None
             with warnings.catch_warnings():  # they are asked for first, and counted in `propagation.unreached`
                 warnings.simplefilter("ignore", UnreachedWarning)
-                if len(set(self._told.values())) < labels.num_classes:  # the shares cannot be met yet
+                if len(self._answers.classes) < labels.num_classes:  # the shares cannot be met yet
                     warnings.simplefilter("ignore", ClassPriorWarning)
                 self._last = self.method.propagate(
                     self.graph,
@@ -302,21 +261,22 @@ class ActiveLearner:
         """The most probable label of every node; what was told, where something was told."""
         names = self.classes
         found: list[Label] = [names[c] for c in self.propagation.classes.tolist()]
-        for index, label in self._told.items():
+        for index, label in self._answers.told.items():
             found[index] = label
         return found
 
     def accuracy(self) -> float | None:
         """The share of nodes without a label whose prediction is right; None where that is not known."""
-        if self._truth is None or not self.ready or len(self._told) == len(self._truth):
+        if self._truth is None or not self.ready or len(self._answers.told) == len(self._truth):
             return None
         found = self.predictions
-        free = [i for i in range(len(found)) if i not in self._told]
+        free = [i for i in range(len(found)) if i not in self._answers.told]
         return sum(found[i] == self._truth[i] for i in free) / len(free)
 
     def __repr__(self) -> str:
+        told, pending = len(self._answers.told), len(self._answers.pending)
         return (
-            f"ActiveLearner({self.graph.num_nodes} nodes, {len(self._told)} labelled, {len(self._pending)} pending, "
+            f"ActiveLearner({self.graph.num_nodes} nodes, {told} labelled, {pending} pending, "
             f"{len(self.classes)} classes, {self.acquisition!r}, {self.selection!r})"
         )
 
@@ -334,14 +294,13 @@ class ActiveLearner:
         propagation = self.propagation if self.ready else None
         value = None if propagation is None else propagation.probability
         seed = int(np.random.SeedSequence([self.seed, self._round]).generate_state(1, np.uint32)[0])
-        labels = self._as_labels() if self._told else None
-        pending = torch.tensor(self._pending, dtype=torch.int64)
+        labels = self._as_labels() if self._answers.told else None
+        pending = torch.tensor(self._answers.pending, dtype=torch.int64)
         situation = Situation(self.graph, labels, value, pending, seed, self._priors)
-        allowed = None
-        if self._skipped:
-            allowed = torch.tensor(sorted(set(range(self.graph.num_nodes)) - set(self._skipped)), dtype=torch.int64)
+        rest = sorted(set(range(self.graph.num_nodes)) - set(self._answers.skipped))
+        allowed = torch.tensor(rest, dtype=torch.int64) if self._answers.skipped else None
         choice = choose(acquisition, situation, count, selection=self.selection, candidates=allowed)
-        self._pending.extend(choice.index.tolist())
+        self._answers.pending.extend(choice.index.tolist())
         self._round += 1
         self._keep()
         return self._described(choice, acquisition, propagation)
@@ -352,32 +311,22 @@ class ActiveLearner:
         Either all of them are taken or, where something is wrong with one, none. With `autosave` they are on disk when
         this returns.
         """
-        names = _labels(labels)
+        names = as_labels(labels)
         if -1 in names or "" in names:
             raise ValueError(
                 "-1 and '' mean that there is no label: use forget() to take one back, skip() where nobody can tell"
             )
-        self._take(self._nodes(index), names, {})
+        self._take(self._answers.nodes(index), names, {})
 
-    def _take(self, nodes: list[int], names: list[Label], taken: dict[int, float]) -> None:
-        """Labels of a person, or `taken` from a classifier with what they count there."""
-        if len(nodes) != len(names):
-            raise ValueError(f"{len(nodes)} nodes but {len(names)} labels")
-        if self._fixed is not None and not set(names) <= set(self._fixed):
-            raise ValueError(f"unknown label {next(c for c in names if c not in self._fixed)!r}; "
-                             f"the classes are {self._fixed}")  # fmt: skip
-        _distinct([*dict.fromkeys([*self._told.values(), *names])])  # one kind of label only
-        self._told.update(zip(nodes, names, strict=True))
-        self._taken = {i: w for i, w in self._taken.items() if i not in set(nodes)} | taken
-        self._forgotten -= set(nodes)
-        self._pending = [i for i in self._pending if i not in self._told]
-        self._skipped = [i for i in self._skipped if i not in self._told]
+    def _take(self, nodes: list[int], names: list[Label], taken: Mapping[int, float]) -> None:
+        self._answers.tell(nodes, names, taken, self._fixed)
         self._record(nodes, names)
 
     def _record(self, nodes: list[int], names: Sequence[Label | None]) -> None:
         """Write down what was just told or taken back."""
         self._fresh = False
-        entry: dict[str, Any] = {"index": nodes, "labels": list(names), "labelled": len(self._told), "accuracy": None}
+        count = len(self._answers.told)
+        entry: dict[str, Any] = {"index": nodes, "labels": list(names), "labelled": count, "accuracy": None}
         self._history.append(entry)
         self._keep()  # first of all: a solve may fail
         if self._truth is not None:
@@ -386,12 +335,7 @@ class ActiveLearner:
 
     def skip(self, index: int | np.integer | Sequence[int] | Tensor | np.ndarray) -> None:
         """Do not ask for these nodes again: nobody can tell. A later `tell` is welcome."""
-        nodes = self._nodes(index)
-        labelled = [i for i in nodes if i in self._told]
-        if labelled:
-            raise ValueError(f"node {labelled[0]} is labelled; tell it again to correct it, or forget it first")
-        self._skipped = list(dict.fromkeys([*self._skipped, *nodes]))
-        self._pending = [i for i in self._pending if i not in self._skipped]
+        self._answers.skip(self._answers.nodes(index))
         self._keep()
 
     def forget(self, index: int | np.integer | Sequence[int] | Tensor | np.ndarray) -> None:
@@ -399,45 +343,20 @@ class ActiveLearner:
 
         In `history` such an entry has None for labels.
         """
-        nodes = self._nodes(index)
-        bare = [i for i in nodes if i not in self._told]
-        if bare:
-            raise ValueError(f"node {bare[0]} has no label that could be taken back")
-        self._told = {i: c for i, c in self._told.items() if i not in set(nodes)}
-        self._taken = {i: w for i, w in self._taken.items() if i not in set(nodes)}
-        self._forgotten |= set(nodes)
+        nodes = self._answers.nodes(index)
+        self._answers.forget(nodes)
         self._record(nodes, [None] * len(nodes))
 
     def release(self) -> None:
         """Take back what was asked for and not answered, so that it may be suggested again."""
-        self._pending = []
+        self._answers.pending = []
         self._keep()
 
     # On disk.
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the session to a folder: `graph.safetensors` once, `state.json` every time."""
-        folder = Path(path)
-        folder.mkdir(parents=True, exist_ok=True)
-        stored, state = folder / "graph.safetensors", folder / "state.json"
-        mark = self._fingerprint
-        if state.exists() and read_state(state)["graph"] != mark:
-            raise FileExistsError(f"{folder} holds a session on another graph; choose another folder")
-        if not state.exists() or not stored.exists():
-            t = self.graph.topology
-            tensors = {"i": t.i, "j": t.j, "weight": self.graph.weight}
-            if self.graph.features is not None:
-                tensors["features"] = self.graph.features
-            if self._node_mass is not None:
-                tensors["node_mass"] = torch.tensor(self._node_mass, dtype=torch.float64)
-            data = safetensors.torch.save(
-                {k: v.detach().cpu().contiguous() for k, v in tensors.items()},
-                {"format": FORMAT, "nodes": str(self.graph.num_nodes)},
-            )
-            with complete_file(stored) as file:
-                file.write_bytes(data)
-        with complete_file(state) as file:
-            file.write_text(json.dumps(self._state(mark), indent=1) + "\n", encoding="utf-8")
+        write_session(Path(path), self.graph, self._node_mass, self._state())
 
     @classmethod
     def load(
@@ -462,23 +381,6 @@ class ActiveLearner:
         folder = Path(path)
         state = read_state(folder / "state.json")
         graph, node_mass = read_graph(folder / "graph.safetensors", device)
-        makers: dict[str, Callable[..., Any]] = {
-            "method": method_from_name,
-            "acquisition": acquisition_from_name,
-            "selection": selection_from_name,
-            "cold_start": acquisition_from_name,
-            "solver": solver_on(graph),
-        }
-        unknown = sorted(set(replaced) - set(makers))
-        if unknown:
-            raise ValueError(f"load cannot replace {', '.join(unknown)}; only {', '.join(makers)}")
-        for name, maker in makers.items():
-            config = state["config"][name]
-            if name in replaced or config is None:
-                continue
-            if config["name"] is None:
-                raise ValueError(f"the session used {config['repr']} as its {name}: pass {name}= to load")
-            replaced[name] = maker(config["name"], **config["options"])
         learner = cls(
             graph,
             classes=state["classes"],
@@ -488,16 +390,12 @@ class ActiveLearner:
             class_prior=state["class_prior"],
             unreached=state["unreached"],
             node_mass=node_mass,
-            **replaced,
+            **objects_of(state["config"], graph, replaced),
         )
         if learner._fingerprint != state["graph"]:
             raise ValueError(f"graph.safetensors in {folder} is not the graph that the session was run on")
         try:
-            nodes = learner._nodes(state["index"])
-            learner._told = dict(zip(nodes, [_label(c) for c in state["labels"]], strict=True))
-            learner._taken = {learner._nodes(i)[0]: float(weight) for i, weight in state["taken"]}
-            learner._forgotten = set(learner._nodes(state["forgotten"]))
-            learner._pending, learner._skipped = learner._nodes(state["pending"]), learner._nodes(state["skipped"])
+            learner._answers = Answers.from_state(graph.num_nodes, state)
         except (TypeError, ValueError) as error:
             raise ValueError(f"{folder / 'state.json'} is damaged: {error}") from None
         learner._round, learner._history = state["round"], state["history"]
@@ -510,31 +408,19 @@ class ActiveLearner:
     def _fingerprint(self) -> str:
         return fingerprint(self.graph)
 
-    def _state(self, mark: str) -> dict[str, Any]:
-        index, labels = self.labels
+    def _state(self) -> dict[str, Any]:
         return {
             "format": FORMAT,
             "version": VERSION,
-            "graph": mark,
+            "graph": self._fingerprint,
             "classes": self._fixed,
             "class_prior": self._prior,
             "unreached": self.unreached.value,
             "seed": self.seed,
             "warm_start": self.warm_start,
             "round": self._round,
-            "index": index,
-            "labels": labels,
-            "taken": [[i, self._taken[i]] for i in sorted(self._taken)],
-            "forgotten": sorted(self._forgotten),
-            "pending": self._pending,
-            "skipped": self._skipped,
-            "config": {
-                "method": method_config(self.method),
-                "acquisition": as_config(self.acquisition),
-                "selection": None if self.selection is None else as_config(self.selection),
-                "cold_start": as_config(self.cold_start),
-                "solver": None if self.solver is None else solver_config(self.solver),
-            },
+            **self._answers.state(),
+            "config": config_of(self.method, self.acquisition, self.selection, self.cold_start, self.solver),
             "history": self._history,
         }
 
@@ -552,7 +438,7 @@ class ActiveLearner:
     def _label_weight(self) -> Tensor | None:
         """(m,) how much the labels count, in the order of `labels`; None where all count one."""
         index = self.labels[0]
-        weight = [self._taken.get(i, 1.0 if self._node_mass is None else self._node_mass[i]) for i in index]
+        weight = [self._answers.taken.get(i, 1.0 if self._node_mass is None else self._node_mass[i]) for i in index]
         return None if all(w == 1 for w in weight) else self.graph.weight.new_tensor(weight)
 
     def _described(
@@ -565,25 +451,6 @@ class ActiveLearner:
         rows = zip(index, score, best.indices.tolist(), best.values.tolist(), strict=True)
         return [Suggestion(i, s, names[c], p, reason) for i, s, c, p in rows]
 
-    def _nodes(self, index: Any) -> list[int]:
-        if isinstance(index, Tensor | np.ndarray):
-            index = index.tolist()
-        many = list(index) if isinstance(index, Sequence) else [index]
-        n, nodes = self.graph.num_nodes, []
-        for i in many:
-            if isinstance(i, bool):
-                raise TypeError("a node is an integer, got a bool; for a mask use mask.nonzero()")
-            try:
-                node = operator.index(i)
-            except TypeError:
-                raise TypeError(f"a node is an integer, got {i!r}") from None
-            if not 0 <= node < n:
-                raise ValueError(f"nodes lie in 0 .. {n - 1}, got {node}")
-            nodes.append(node)
-        if len(set(nodes)) != len(nodes):
-            raise ValueError("a node appears twice in one call")
-        return nodes
-
     def _checked_mass(self, given: Any) -> list[float]:
         weight = torch.as_tensor(given, dtype=torch.float64)
         if weight.shape != (self.graph.num_nodes,) or not bool(((weight > 0) & torch.isfinite(weight)).all()):
@@ -594,59 +461,7 @@ class ActiveLearner:
         return [float(w) for w in weight.tolist()]
 
     def _checked_truth(self, truth: Any) -> list[Label]:
-        found = _labels(truth)
+        found = as_labels(truth)
         if len(found) != self.graph.num_nodes:
             raise ValueError(f"truth must have a label for each of {self.graph.num_nodes} nodes, got {len(found)}")
         return found
-
-
-def _label(value: Any) -> Label:
-    """A label as JSON knows it."""
-    if isinstance(value, str):
-        return str(value)
-    if isinstance(value, bool | np.bool_):
-        return int(value)
-    if isinstance(value, float | np.floating) and float(value).is_integer():
-        return int(value)
-    try:
-        return operator.index(value)
-    except TypeError:
-        hint = "; use skip() where nobody can tell, forget() to take a label back" if value is None else ""
-        raise TypeError(f"a label is a string or a whole number, got {value!r}{hint}") from None
-
-
-def _labels(given: Any) -> list[Label]:
-    if isinstance(given, Tensor | np.ndarray):
-        given = given.tolist()
-    return [_label(c) for c in given] if isinstance(given, Sequence) and not isinstance(given, str) else [_label(given)]
-
-
-def _distinct(classes: list[Label]) -> list[Label]:
-    if len(set(classes)) != len(classes):
-        raise ValueError(f"a class appears twice in {classes}")
-    if len({type(c) for c in classes}) > 1:
-        raise TypeError(f"labels must be all strings or all integers, got {classes}")
-    return classes
-
-
-def _checked_prior(prior: Any, classes: list[Label] | None) -> list[float]:
-    """The shares in the order of the classes."""
-    if classes is None:
-        raise ValueError("class_prior needs classes=, or to be a dictionary that names them")
-    if isinstance(prior, Mapping):
-        by_label = {_label(c): share for c, share in prior.items()}
-        if set(by_label) != set(classes):
-            raise ValueError(f"class_prior must name every class once: the classes are {classes}, got {list(by_label)}")
-        prior = [by_label[c] for c in classes]
-    found = [float(share) for share in prior]
-    if len(found) != len(classes):
-        raise ValueError(f"class_prior needs one number for each of {len(classes)} classes, got {len(found)}")
-    if not (all(share >= 0 for share in found) and abs(sum(found) - 1) <= 1e-3):  # written so that a NaN fails
-        raise ValueError(f"class_prior must be ≥ 0 and sum to one, got {found}")
-    return found
-
-
-def _check_fitted(classifier: Any) -> None:
-    for name in ("graph_", "labels_", "classes_", "row_", "node_"):
-        if not hasattr(classifier, name):
-            raise ValueError(f"{type(classifier).__name__} has no {name}: fit a GraphLearningClassifier first")

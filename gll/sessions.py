@@ -1,6 +1,6 @@
 """The files of a labelling session: the graph as safetensors, all that changes as JSON. Nothing in them is executed.
 
-`loop.py` writes them; here is what they must hold, and how objects (methods, solvers) are named in them.
+Here is what they must hold, and how objects (methods, solvers) are named in them; `loop.py` says when they are written.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
+from gll.active import AbstractAcquisition, AbstractSelection, acquisition_from_name, as_config, selection_from_name
+from gll.files import complete_file
 from gll.graph import Graph, Topology
-from gll.methods import METHODS, AbstractMethod
+from gll.methods import METHODS, AbstractMethod, method_from_name
 from gll.propagation import Solver
 from gll.solvers.auto import Auto
 from gll.solvers.multilevel import Multilevel
@@ -84,6 +86,69 @@ def method_config(method: AbstractMethod) -> dict[str, Any]:
         elif entry.default_factory is dataclasses.MISSING or value != entry.default_factory():
             names = []  # an object that a name cannot make again
     return {"name": names[0], "options": changed} if names else {"name": None, "repr": repr(method)}
+
+
+def config_of(
+    method: AbstractMethod,
+    acquisition: AbstractAcquisition,
+    selection: AbstractSelection | None,
+    cold_start: AbstractAcquisition,
+    solver: Solver | None,
+) -> dict[str, Any]:
+    """The names and options of the objects that a session is run with."""
+    return {
+        "method": method_config(method),
+        "acquisition": as_config(acquisition),
+        "selection": None if selection is None else as_config(selection),
+        "cold_start": as_config(cold_start),
+        "solver": None if solver is None else solver_config(solver),
+    }
+
+
+def objects_of(config: dict[str, Any], graph: Graph, replaced: dict[str, Any]) -> dict[str, Any]:
+    """The objects that a session was run with, made again from `config_of`, but for those that are replaced."""
+    makers: dict[str, Callable[..., Any]] = {
+        "method": method_from_name,
+        "acquisition": acquisition_from_name,
+        "selection": selection_from_name,
+        "cold_start": acquisition_from_name,
+        "solver": solver_on(graph),
+    }
+    unknown = sorted(set(replaced) - set(makers))
+    if unknown:
+        raise ValueError(f"load cannot replace {', '.join(unknown)}; only {', '.join(makers)}")
+    found = dict(replaced)
+    for name, maker in makers.items():
+        stored = config[name]
+        if name in replaced or stored is None:
+            continue
+        if stored["name"] is None:
+            raise ValueError(f"the session used {stored['repr']} as its {name}: pass {name}= to load")
+        found[name] = maker(stored["name"], **stored["options"])
+    return found
+
+
+def write_session(folder: Path, graph: Graph, node_mass: list[float] | None, state: dict[str, Any]) -> None:
+    """Write the graph, unless it is there, and the state; both appear whole or not at all."""
+    folder.mkdir(parents=True, exist_ok=True)
+    graph_file, state_file = folder / "graph.safetensors", folder / "state.json"
+    if state_file.exists() and read_state(state_file)["graph"] != state["graph"]:
+        raise FileExistsError(f"{folder} holds a session on another graph; choose another folder")
+    if not state_file.exists() or not graph_file.exists():
+        t = graph.topology
+        tensors = {"i": t.i, "j": t.j, "weight": graph.weight}
+        if graph.features is not None:
+            tensors["features"] = graph.features
+        if node_mass is not None:
+            tensors["node_mass"] = torch.tensor(node_mass, dtype=torch.float64)
+        data = safetensors.torch.save(
+            {k: v.detach().cpu().contiguous() for k, v in tensors.items()},
+            {"format": FORMAT, "nodes": str(graph.num_nodes)},
+        )
+        with complete_file(graph_file) as file:
+            file.write_bytes(data)
+    with complete_file(state_file) as file:
+        file.write_text(json.dumps(state, indent=1) + "\n", encoding="utf-8")
 
 
 def read_state(path: Path) -> dict[str, Any]:
