@@ -253,7 +253,7 @@ def _attack(
             # What a model or another's attack draws from the global generator is repeatable, too.
             with own_random_state():
                 torch.manual_seed(derived_seed(seed, cell.key, start))
-                drawn = generator(seed, "attack", cell.key, start, device=images.device)
+                drawn = generator(seed, "attack", cell.key, start)
                 attacked = attack(model, images[part], labels[part], generator=drawn)
             chunks = (*chunks, _chunk(attacked, start, time.perf_counter() - begin))
             pictures = pictures.joined(_pictures(attacked, labels[part], start)).before(chunks[-1].stop, PICTURES)
@@ -269,7 +269,8 @@ def _chunk(attacked: Attacked, start: int, seconds: float) -> Chunk:
     names = ("clean", "predicted", "success", "linf", "l2")
     clean, predicted, success, linf, l2 = (getattr(attacked, name).cpu().numpy() for name in names)
     distances = (linf.astype(np.float64), l2.astype(np.float64))
-    return Chunk(start, clean, predicted, success, *distances, attacked.zero_gradients, seconds)
+    made = Chunk(start, clean, predicted, success, *distances, attacked.zero_gradients, seconds)
+    return Chunk.from_dict(made.as_dict())  # rounded as in a file: an evaluation that was resumed is equal
 
 
 def _pictures(attacked: Attacked, labels: Tensor, start: int) -> Pictures:

@@ -1,0 +1,216 @@
+"""The checks that distrust a robustness number: models that hide their gradient on purpose trip them, honest ones not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import final
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from gll.attacks.balls import Ball
+from gll.attacks.checks import (
+    Check,
+    batch_dependence,
+    deterministic,
+    losses_disagree,
+    reaches_all_errors,
+    run_checks,
+    single_step_beats_multi_step,
+    transfer_or_black_box_beats_white_box,
+    zero_gradients,
+)
+from gll.attacks.evaluate import Evaluation, Outcome
+from gll.attacks.store import Cell, Kind, Store
+from tests.attack_stubs import blobs, chunk_of, honest_mlp
+
+EPS = 0.15
+
+
+@final
+class Masked(nn.Module):
+    """The honest model, with something done to its input or its logits."""
+
+    def __init__(self, model: nn.Module, before: Callable[[Tensor], Tensor], after: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.model, self.before, self.after = model, before, after
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.after(self.model(self.before(images)))
+
+
+def same(x: Tensor) -> Tensor:
+    return x
+
+
+def quantised(x: Tensor) -> Tensor:
+    return torch.round(x * 20) / 20
+
+
+def saturated(z: Tensor) -> Tensor:
+    return 1e5 * z
+
+
+def noisy(x: Tensor) -> Tensor:
+    return x + 0.3 * torch.randn_like(x)
+
+
+def of_the_batch(x: Tensor) -> Tensor:
+    return x - x.mean(0) + 0.5
+
+
+def failed(before: Callable[[Tensor], Tensor] = same, after: Callable[[Tensor], Tensor] = same) -> set[str]:
+    x, y = blobs(60)
+    checks = run_checks(Masked(honest_mlp(), before, after), x, y, eps=EPS)
+    assert [c.name for c in checks] == [
+        "zero gradients", "black box or transfer", "single step", "losses disagree", "all errors", "deterministic",
+        "batch dependence",
+    ]  # fmt: skip
+    return {c.name for c in checks if not c.passed}
+
+
+def test_an_honest_model_passes() -> None:
+    assert failed() == set()
+
+
+def test_a_quantised_input() -> None:
+    # No gradient at all, so images found without one fool it, and a gradient attack never comes to all errors.
+    found = failed(before=quantised)
+    assert {"zero gradients", "black box or transfer", "all errors"} <= found
+    assert not found & {"single step", "deterministic", "batch dependence"}
+
+
+def test_a_saturated_softmax() -> None:
+    # The cross-entropy has no gradient, the margin has: only attacks on the first are in the dark.
+    found = failed(after=saturated)
+    assert {"zero gradients", "losses disagree", "all errors"} <= found
+    assert not found & {"deterministic", "batch dependence"}
+
+
+def test_a_randomised_model() -> None:
+    found = failed(before=noisy)
+    assert "deterministic" in found
+    assert not found & {"zero gradients", "batch dependence"}
+
+
+def test_a_model_that_looks_at_its_batch() -> None:
+    found = failed(before=of_the_batch)
+    assert "batch dependence" in found
+    assert not found & {"zero gradients", "deterministic"}
+
+
+def test_figures_are_what_they_say() -> None:
+    x, y = blobs(40)
+    model = honest_mlp()
+    right = model(x).argmax(1) == y
+    # The gradient is cut for a known set of samples, of which those classified rightly count.
+    cut = torch.arange(40) < 10
+
+    def some(x: Tensor) -> Tensor:
+        return torch.where(cut[:, None, None, None], x.detach(), x)
+
+    expected = float((cut & right).sum() / right.sum())
+    assert zero_gradients(Masked(model, some, same), x, y).figure == pytest.approx(expected)
+
+    class Doubling(nn.Module):
+        """Its second call differs from the first by a known amount."""
+
+        calls = 0
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.calls += 1
+            p = 0.5 + 0.1 * self.calls
+            return torch.tensor([p, 1 - p]).log().expand(len(x), 2)
+
+    assert deterministic(Doubling(), x).figure == pytest.approx(0.1, abs=1e-6)
+
+    class Length(nn.Module):
+        """Its answer is the number of images."""
+
+        def forward(self, x: Tensor) -> Tensor:
+            p = len(x) / 50
+            return torch.tensor([p, 1 - p]).log().expand(len(x), 2)
+
+    check = batch_dependence(Length(), x)
+    assert check.figure == pytest.approx(20 / 50, abs=1e-6)
+    assert not check.passed
+    assert batch_dependence(Length(), x, noise=0.2).passed
+
+
+def outcome(kind: Kind, wrong: list[int], objective: str = "CrossEntropy", eps: float = 0.1) -> Outcome:
+    settings = {"eps": eps, "norm": {"name": "LInf", "scale": 1.0}, "objective": objective, "n": len(wrong)}
+    return Outcome(Cell(f"{kind}", settings, kind, None, 10), (chunk_of(10, wrong, linf=eps),))
+
+
+def of(*outcomes: Outcome) -> list[Evaluation]:
+    return [Evaluation(outcomes[0].clean * 0, outcomes)]
+
+
+def test_black_box_counts_samples_that_no_white_box_attack_fools() -> None:
+    white, black = outcome(Kind.MULTI, [0, 1, 2, 3]), outcome(Kind.BLACK_BOX, [3, 4])
+    check = transfer_or_black_box_beats_white_box(of(white, black))
+    assert (check.figure, check.passed) == (0.1, False)  # though its error is smaller
+    assert "10.0% of samples" in check.meaning
+    assert transfer_or_black_box_beats_white_box(of(white, outcome(Kind.TRANSFER, [1, 2]))).passed
+    # A white-box attack at a smaller radius counts; at a larger one it does not.
+    far, near = outcome(Kind.MULTI, [4], eps=0.2), outcome(Kind.MULTI, [4], eps=0.05)
+    assert not transfer_or_black_box_beats_white_box(of(white, black, far)).passed
+    assert transfer_or_black_box_beats_white_box(of(white, black, near)).passed
+
+
+def test_single_step_is_compared_with_steps_on_the_same_objective() -> None:
+    one, many = outcome(Kind.SINGLE, [0, 1, 2]), outcome(Kind.MULTI, [5])
+    other = outcome(Kind.MULTI, [0, 1, 2, 3, 4], "Margin")
+    check = single_step_beats_multi_step(of(one, many, other))
+    assert (check.figure, check.passed) == (pytest.approx(0.2), False)
+    assert single_step_beats_multi_step(of(one, outcome(Kind.MULTI, [0, 1, 2, 3]), other)).passed
+
+
+def test_objectives_that_find_more() -> None:
+    plain, margin = outcome(Kind.MULTI, [0]), outcome(Kind.MULTI, [1, 2, 3], "Margin")
+    check = losses_disagree(of(plain, margin))
+    assert (check.figure, check.passed) == (pytest.approx(0.3), False)
+    assert losses_disagree(of(outcome(Kind.MULTI, [0, 1, 2, 3]), margin)).passed
+
+
+def test_errors_that_stay_below_all() -> None:
+    check = reaches_all_errors({0.1: 0.2, 1.0: 0.9, 0.3: 0.95})
+    assert (check.figure, check.passed) == (0.9, False)
+    assert "20.0% at 0.1, 95.0% at 0.3, 90.0% at 1" in check.meaning
+
+
+def test_nothing_to_compare_is_an_error() -> None:
+    with pytest.raises(ValueError, match="no two attacks with the same ball"):
+        single_step_beats_multi_step(of(outcome(Kind.MULTI, [0])))
+
+
+def test_the_attacks_of_the_checks_are_kept(tmp_path: Path) -> None:
+    x, y = blobs(20)
+    store = Store.open(tmp_path / "checks", {}, resume=False)
+    first = run_checks(honest_mlp(), x, y, eps=EPS, store=store)
+    assert {cell.attack for cell in store.cells()} == {"fgsm", "pgd", "square"}
+
+    class Fails(nn.Module):
+        """Answers, but cannot be attacked: nothing of the checks' attacks is computed again."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = honest_mlp()
+            self.calls = 0
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.calls += 1
+            out: Tensor = self.model(x)
+            return out
+
+    model = Fails()
+    assert run_checks(model, x, y, eps=EPS, store=store) == first
+    assert model.calls == 6  # one gradient, two calls, the whole and two halves
+
+
+def test_a_check_is_a_line_of_json() -> None:
+    check = Check("a", 0.5, False, "half of them")
+    assert check.as_dict() == {"name": "a", "figure": 0.5, "passed": False, "meaning": "half of them"}
+    assert Ball("LInf", 0.1).pixels == 0.1
