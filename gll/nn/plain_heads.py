@@ -118,8 +118,23 @@ def linear_layers(sizes: tuple[int, ...]) -> nn.Sequential:
     return nn.Sequential(*layers[1:])
 
 
+class AbstractLayers(AbstractHead):
+    """A head that has learned all it says in layers of its own, and needs no base."""
+
+    layers: nn.Module
+
+    @property
+    def uses_base(self) -> bool:
+        return False
+
+    def predict(
+        self, features: Tensor, labelled: Tensor, labels: Tensor, unlabelled: Tensor, inductive: bool
+    ) -> Tensor:
+        return in_chunks(self.layers, features)
+
+
 @final
-class MLPHead(AbstractHead):
+class MLPHead(AbstractLayers):
     """Linear layers with ReLU between, and softmax.
 
     Args:
@@ -132,28 +147,21 @@ class MLPHead(AbstractHead):
     332778
     """
 
+    layers: nn.Sequential
+
     def __init__(self, feature_dim: int, num_classes: int, hidden: tuple[int, ...] | None = None) -> None:
         super().__init__()
         hidden = (feature_dim, 128, 32) if hidden is None else hidden
         self.layers = linear_layers((feature_dim, *hidden, num_classes))
-
-    @property
-    def uses_base(self) -> bool:
-        return False
 
     def forward(
         self, features: Tensor, base_features: Tensor | None = None, base_labels: Tensor | None = None
     ) -> Tensor:
         return self.layers(features)
 
-    def predict(
-        self, features: Tensor, labelled: Tensor, labels: Tensor, unlabelled: Tensor, inductive: bool
-    ) -> Tensor:
-        return in_chunks(self.layers, features)
-
 
 @final
-class ProbeHead(AbstractHead):
+class ProbeHead(AbstractLayers):
     """A linear layer that learns without the encoder noticing: what a linear classifier can read from the features.
 
     Differentiable in: its parameters. Held fixed: `features`.
@@ -165,19 +173,10 @@ class ProbeHead(AbstractHead):
         super().__init__()
         self.layers = nn.Linear(feature_dim, num_classes)
 
-    @property
-    def uses_base(self) -> bool:
-        return False
-
     def forward(
         self, features: Tensor, base_features: Tensor | None = None, base_labels: Tensor | None = None
     ) -> Tensor:
         return self.layers(features.detach())
-
-    def predict(
-        self, features: Tensor, labelled: Tensor, labels: Tensor, unlabelled: Tensor, inductive: bool
-    ) -> Tensor:
-        return in_chunks(self.layers, features)
 
 
 @final
