@@ -24,12 +24,13 @@ from collections.abc import Sequence
 from typing import Any, final
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from gll.attacks.layers import Remembered, Wide, changed, parts_of
 from gll.attacks.pixels import Normalized
 from gll.attacks.star import Choice, Star, in_closed_form
-from gll.attacks.threat import Inference, Neighbours, ThreatModel
+from gll.attacks.threat import Inference, Neighbours, Queries, ThreatModel
 from gll.neighbors import AbstractNeighborSearch, Exact
 from gll.nn.graph_heads import GLLHead, WNLLHead
 from gll.nn.layer import GraphLearningLayer
@@ -41,38 +42,6 @@ LEAST_FLOOR = {torch.float32: 1e-37, torch.float64: 1e-300}
 SURE_FLOOR = 1e-8  # below it, values are wanted that conjugate gradients do not resolve
 DENSE = 25_000  # queries in one graph up to which a Cholesky factor is made: 5 GB
 CHUNK = 2000  # base images encoded at a time
-
-
-@final
-class Remembered(AbstractNeighborSearch):
-    """A search that was made once, and answers the same from then on, whatever the points have become."""
-
-    def __init__(self, search: AbstractNeighborSearch) -> None:
-        self.search = search
-        self.index: Tensor | None = None
-
-    def find(self, x: Tensor, k: int) -> Tensor:
-        if self.index is None:
-            self.index = self.search(x, k)
-        if self.index.shape != (len(x), k):
-            raise ValueError(
-                f"neighbours were fixed for {len(self.index)} nodes, but now there are {len(x)}: call with the batch "
-                "they were fixed for, whole and in its order"
-            )
-        return self.index
-
-
-@final
-class _Wide(GraphLearningLayer):
-    """A layer whose general path is that of another one, in float64; its fused path computes in float64 already."""
-
-    def __init__(self, plain: GraphLearningLayer, wide: GraphLearningLayer) -> None:
-        super().__init__(plain.num_classes, **_settings(plain))
-        self.wide = wide
-
-    def _general(self, features: Tensor, base_features: Tensor, base_labels: Tensor) -> Tensor:
-        out: Tensor = self.wide(features.double(), base_features.double(), base_labels)
-        return out
 
 
 @final
@@ -158,6 +127,7 @@ class GraphVictim(nn.Module):
         gradient = about.gradient if surrogate is None or about.gradient != "own" else "surrogate linear"
         self.threat = dataclasses.replace(about, dtype=str(self.dtype)[6:], exact_neighbours=exact, gradient=gradient)
         self.layer = self._make_layer(layer)
+        self.each_class = 0
         self._star: Star | None = None
         self._choice: Choice | None = None
 
@@ -171,7 +141,7 @@ class GraphVictim(nn.Module):
         plain = changed(layer, floor=self.floor, search=search, inductive=inductive)
         if self.dtype == torch.float32 and self.floor >= SURE_FLOOR:
             return plain
-        return _Wide(plain, changed(plain, solver=layer.solver or Cholesky()))
+        return Wide(plain, changed(plain, solver=layer.solver or Cholesky()))
 
     @torch.no_grad()
     def _encode(self, images: Tensor) -> Tensor:
@@ -214,7 +184,7 @@ class GraphVictim(nn.Module):
             )
         if not self.threat.alone:
             return self._graph(features, base)
-        if base_features is None and in_closed_form(self._settings, self.base_labels):
+        if base_features is None and self.closed_form:
             return self._stars()(features.to(self.dtype), self._choice)
         if self.threat.inference is Inference.INDUCTIVE:
             return self._graph(features, base)
@@ -222,8 +192,22 @@ class GraphVictim(nn.Module):
         return torch.cat([self._graph(part, base) for part in features.split(1)])
 
     @property
+    def closed_form(self) -> bool:
+        """Whether queries are answered one by one, by `star.py`."""
+        return self.threat.alone and in_closed_form(self._settings, self.base_labels)
+
+    def shares(
+        self, features: Float[Tensor, "n d"]
+    ) -> tuple[Int[Tensor, " e"], Int[Tensor, " e"], Float[Tensor, " e"]]:
+        """(query, base sample, share of this in the answer to that), if `closed_form`.
+
+        Differentiable in: `features`.
+        """
+        return self._stars().shares(features.to(self.dtype), self._choice)
+
+    @property
     def _settings(self) -> GraphLearningLayer:
-        return self.layer.wide if isinstance(self.layer, _Wide) else self.layer
+        return self.layer.wide if isinstance(self.layer, Wide) else self.layer
 
     def _graph(self, features: Tensor, base: Tensor) -> Tensor:
         if self.dtype == torch.float64 and features.dtype != base.dtype:
@@ -237,7 +221,7 @@ class GraphVictim(nn.Module):
         if self._star is None or moved:
             inductive = self.threat.inference is Inference.INDUCTIVE
             base = self.base_features.to(self.dtype)
-            self._star = Star(self._settings, base, self.base_labels, inductive=inductive)
+            self._star = Star(self._settings, base, self.base_labels, inductive=inductive, each_class=self.each_class)
         return self._star
 
     def _copy(self, **changes: Any) -> GraphVictim:
@@ -275,16 +259,34 @@ class GraphVictim(nn.Module):
         with torch.no_grad():
             x = other.features(images)
             if self.threat.alone:
-                if not in_closed_form(self._settings, self.base_labels):
-                    raise ValueError(
-                        "neighbours of single queries can be fixed if every base sample has a class and the layer is "
-                        "plain (Laplace or WNLL, Gaussian weights, exact search)"
-                    )
+                self._require_closed_form("neighbours of single queries can be fixed")
                 other._choice = other._stars().choose(x.to(other.dtype))
             else:
                 other.layer = other._make_layer(self._settings, Remembered(self._settings.search))
                 other.log_probabilities(x)
         return other
+
+    def reaching(self, points: int = 5) -> GraphVictim:
+        """A stand-in with a slope towards every class, for an attack to follow.
+
+        Where all neighbours of a query are of one class, the others have probability zero and no gradient, in any
+        precision. Here every query is by itself, and joined to `points` base samples of each class besides its
+        neighbours. Judge attacked images with the victim itself.
+        """
+        if points < 1:
+            raise ValueError(f"points must be at least 1, got {points}")
+        self._require_closed_form("a query can be joined to every class")
+        gradient = f"that of neighbours and {points} samples of every class"
+        threat = dataclasses.replace(self.threat, queries=Queries.ALONE, gradient=gradient, dtype="float64")
+        other = self._copy(threat=threat, dtype=torch.float64, each_class=points, surrogate=None)
+        return other
+
+    def _require_closed_form(self, what: str) -> None:
+        if not in_closed_form(self._settings, self.base_labels):
+            raise ValueError(
+                f"{what} if every base sample has a class and the layer is plain (Laplace or WNLL, Gaussian weights, "
+                "exact search)"
+            )
 
     def with_base(self, base: Tensor, base_labels: Tensor | None = None, *, perturbs_base: bool = False) -> GraphVictim:
         """The same victim with another base.
@@ -303,28 +305,7 @@ class GraphVictim(nn.Module):
         return other
 
     def with_labels(self, base_labels: Tensor) -> GraphVictim:
-        """The same victim with other classes for its base."""
+        """The same victim with other classes for its base, or soft labels, in which it is then differentiable."""
         if base_labels.shape[:1] != self.base_labels.shape[:1]:
             raise ValueError(f"the base has {len(self.base_labels)} samples, got labels {tuple(base_labels.shape)}")
-        return self._copy(base_labels=base_labels.detach())
-
-
-def parts_of(head: GraphLearningLayer | GLLHead | WNLLHead) -> tuple[nn.Module | None, GraphLearningLayer]:
-    """What comes between encoder and graph, and the graph's layer."""
-    if isinstance(head, GraphLearningLayer):
-        return None, head
-    if isinstance(head, GLLHead):
-        return head.projection, head.layer
-    if isinstance(head, WNLLHead):
-        return head.body, head.layer
-    raise TypeError(f"head must be a GraphLearningLayer, a GLLHead or a WNLLHead, got {type(head).__name__}")
-
-
-def _settings(layer: GraphLearningLayer) -> dict[str, Any]:
-    names = ("k", "equation", "normalize", "bandwidth", "kernel", "symmetrize", "search", "reweight", "solver")
-    return {name: getattr(layer, name) for name in (*names, "unreached", "floor", "inductive")}
-
-
-def changed(layer: GraphLearningLayer, **changes: Any) -> GraphLearningLayer:
-    """A layer with the settings of another, but for these."""
-    return GraphLearningLayer(layer.num_classes, **{**_settings(layer), **changes})
+        return self._copy(base_labels=base_labels)

@@ -12,6 +12,10 @@ Sums are taken of logarithms. There is then no weight so small that its gradient
 the layer's output, and the layer's own value wherever the layer can say it.
 
 Inductive inference is the same without the second kind of neighbour: base nodes keep their lists and their ε_j.
+
+What is lost all the same is a class that no neighbour has: u_c = 0, without a slope. For an attacker who wants one,
+`each_class` joins every query to the nearest base nodes of every class as well. That is another function, to take a
+gradient from and not a prediction.
 """
 
 from __future__ import annotations
@@ -77,14 +81,22 @@ class Star:
         base: (m, d) features.
         labels: (m,) classes.
         inductive: whether base nodes keep their own neighbours.
+        each_class: join a query to so many of every class, besides; then no weight is too small to count, and there is
+            no floor.
 
     Differentiable in: what `__call__` says.
     """
 
     def __init__(
-        self, layer: GraphLearningLayer, base: Float[Tensor, "m d"], labels: Int[Tensor, " m"], *, inductive: bool
+        self,
+        layer: GraphLearningLayer,
+        base: Float[Tensor, "m d"],
+        labels: Int[Tensor, " m"],
+        *,
+        inductive: bool,
+        each_class: int = 0,
     ) -> None:
-        self.layer, self.labels, self.inductive = layer, labels, inductive
+        self.layer, self.labels, self.inductive, self.each_class = layer, labels, inductive, each_class
         base = unit_rows(base) if layer.normalize else base
         self.scale = power_of_two_scale(base)
         self.base = base / self.scale
@@ -115,6 +127,10 @@ class Star:
             if not self.inductive:
                 theirs = self._who_choose(x)
                 pairs = (torch.cat([pairs[0], theirs[0]]), torch.cat([pairs[1], theirs[1]]))
+            for members in self._classes():
+                more = Exact().query(self.base[members], x, min(self.each_class, len(members)))
+                query = row.repeat_interleave(more.shape[1])
+                pairs = (torch.cat([pairs[0], query]), torch.cat([pairs[1], members[more.flatten()]]))
             topology, edge = Topology.from_pairs(m + q, pairs[1], pairs[0] + m)
             kth = edge[: q * k].view(q, k)[:, -1]
             sqdist = sqdist_of_pairs(self.base, topology.i, topology.j - m, other=x)
@@ -122,6 +138,13 @@ class Star:
             if self.inductive:
                 inside = torch.zeros_like(inside)
             return Choice(topology, kth, inside, inside & (sqdist >= self.before[topology.i]))
+
+    def _classes(self) -> list[Tensor]:
+        """The base nodes of every class, if a query is to meet all of them."""
+        if not self.each_class:
+            return []
+        members = [torch.nonzero(self.labels == c)[:, 0] for c in range(self.layer.num_classes)]
+        return [m for m in members if len(m)]
 
     def _who_choose(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """(query, base node) for every base node that may have the query in its list: rather too many than too few."""
@@ -153,17 +176,54 @@ class Star:
         Differentiable in: `features`. Held fixed: the base, and which nodes are neighbours.
         """
         choice = self.choose(features) if choice is None else choice
-        x, t, layer = self._scaled(features), choice.topology, self.layer
-        m, q, classes = len(self.base), len(x), layer.num_classes
-        sqdist = edge_sqdist(torch.cat([self.base, x]), t)
-        query = t.j - m
-        own = knn_bandwidth(layer.bandwidth, sqdist, choice.kth[:, None], x, self.scale)[query]
-        log_weight = -float(layer.kernel.scale) * sqdist / (own * self._theirs(sqdist, choice, own))  # type: ignore[attr-defined]
-        # The layer takes weights below this for zero; so does this, or the two would differ where all weights are.
-        counted = log_weight.detach() > math.log(1e3 * torch.finfo(sqdist.dtype).tiny)
-        place = query * classes + self.labels[t.i].long()
+        log_weight, sqdist = self._log_weight(features, choice)
+        q, classes = len(features), self.layer.num_classes
+        place = (choice.topology.j - len(self.base)) * classes + self.labels[choice.topology.i].long()
+        counted = self._counts(log_weight)
         per_class = _logsumexp_into(q * classes, place[counted], log_weight[counted]).view(q, classes)
         return self._finish(per_class, sqdist, choice)
+
+    def shares(
+        self, features: Float[Tensor, "q d"], choice: Choice | None = None
+    ) -> tuple[Int[Tensor, " e"], Int[Tensor, " e"], Float[Tensor, " e"]]:
+        """(query, base node, share of the node in the answer) for every edge: u = Σ share · label.
+
+        A query that no weight reaches has no shares.
+
+        Differentiable in: `features`. Held fixed: as in `__call__`.
+        """
+        choice = self.choose(features) if choice is None else choice
+        log_weight, _ = self._log_weight(features, choice)
+        counted = self._counts(log_weight)
+        log_weight = log_weight[counted]
+        query, node = choice.topology.j[counted] - len(self.base), choice.topology.i[counted]
+        total = _logsumexp_into(len(features), query, log_weight)
+        if self._log_tau is not None:
+            total = torch.logaddexp(total, total.new_full((), self._log_tau))
+        return query, node, torch.exp(log_weight - total[query])
+
+    def _log_weight(self, features: Tensor, choice: Choice) -> tuple[Tensor, Tensor]:
+        """Logarithms of the weights, and squared distances, of every edge."""
+        x, t, layer = self._scaled(features), choice.topology, self.layer
+        sqdist = edge_sqdist(torch.cat([self.base, x]), t)
+        own = knn_bandwidth(layer.bandwidth, sqdist, choice.kth[:, None], x, self.scale)[t.j - len(self.base)]
+        scale = float(layer.kernel.scale)  # type: ignore[attr-defined]
+        return -scale * sqdist / (own * self._theirs(sqdist, choice, own)), sqdist
+
+    def _counts(self, log_weight: Tensor) -> Tensor:
+        """The layer takes smaller weights for zero; so does this, or the two would differ where all weights are."""
+        counted = log_weight.detach() > math.log(1e3 * torch.finfo(log_weight.dtype).tiny)
+        return counted | (self.each_class > 0)
+
+    @property
+    def _log_tau(self) -> float | None:
+        """log τ in units of the weights; None for τ = 0."""
+        tau = float(self.layer.equation.tau)  # type: ignore[attr-defined]
+        if not tau:
+            return None
+        if self.layer.reweight is wnll and not self.inductive:  # a factor on every edge, which matters beside τ only
+            return math.log(tau) - math.log(((len(self.base) + 1) / len(self.base) + 1) / 2)
+        return math.log(tau)
 
     def _theirs(self, sqdist: Tensor, choice: Choice, own: Tensor) -> Tensor:
         """ε of the base node of every edge: its k-th distance, in a list in which the query may have a place."""
@@ -177,19 +237,18 @@ class Star:
 
     def _finish(self, per_class: Tensor, sqdist: Tensor, choice: Choice) -> Tensor:
         layer, (q, classes) = self.layer, per_class.shape
-        log_floor = math.log(layer.floor)
-        tau, factor = float(layer.equation.tau), 0.0  # type: ignore[attr-defined]
-        if layer.reweight is wnll and not self.inductive:
-            factor = math.log(((len(self.base) + 1) / len(self.base) + 1) / 2)  # on every edge: it matters beside τ
+        # With each_class there is no floor: a value far below it would have no slope again.
+        log_floor = -1e30 if self.each_class else math.log(layer.floor)
         lost = torch.isinf(per_class.detach()).all(1)
         total = torch.logsumexp(torch.where(lost[:, None], 0, per_class), 1, keepdim=True)
-        if tau:
-            total = torch.logaddexp(total, total.new_full((), math.log(tau) - factor))
+        log_tau = self._log_tau
+        if log_tau is not None:
+            total = torch.logaddexp(total, total.new_full((), log_tau))
         log_u = per_class - total
         present = torch.isfinite(log_u.detach())
         out = torch.logaddexp(torch.where(present, log_u, log_floor - 800), log_u.new_full((), log_floor))
         out = torch.where(present, out, log_floor)
-        if not tau and bool(lost.any()):
+        if log_tau is None and bool(lost.any()):
             value = self._fallback(lost, sqdist, choice, classes)
             out = torch.where(lost[:, None], torch.log(value + layer.floor), out)
             warnings.warn(

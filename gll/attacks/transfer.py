@@ -1,11 +1,12 @@
 """Attacks made against one model and judged on another.
 
 Where a victim's own gradient is of little use, that of a model which resembles it may be of more: a linear probe on the
-same encoder (`probe.py`), another head, another run; or the victim itself with its neighbours held fixed.
+same encoder (`probe.py`), another head, another run; or the victim itself, seen otherwise.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, final
 
@@ -42,8 +43,7 @@ class Transfer(AbstractAttack):
     norm: AbstractNorm = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "eps", self.attack.eps)
-        object.__setattr__(self, "norm", self.attack.norm)
+        _take_ball(self, self.attack)
 
     @property
     def name(self) -> str:
@@ -56,9 +56,26 @@ class Transfer(AbstractAttack):
         return self.attack.perturb(self.source, images, labels, generator)
 
 
+class AbstractView(AbstractAttack):
+    """An attack that is made on another view of a graph victim, and judged on the victim. Subclasses write `view`."""
+
+    attack: AbstractAttack
+
+    @abstractmethod
+    def view(self, victim: GraphVictim, images: Tensor) -> GraphVictim:
+        """What the attack is made on."""
+
+    @final
+    def perturb(self, model: nn.Module, images: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
+        seen: nn.Module = self.view(graph_victim(model, self.name), images)
+        if isinstance(model, Watched):
+            seen = Watched(seen, model.images, model.wrong)
+        return self.attack.perturb(seen, images, labels, generator)
+
+
 @final
 @dataclass(frozen=True, eq=False)
-class FixedNeighbours(AbstractAttack):
+class FixedNeighbours(AbstractView):
     """An attack on a graph victim that sees the neighbours of the clean images throughout (a view like BPDA's).
 
     The function that is followed is then smooth: no edge comes or goes. What comes out is judged as always, with the
@@ -73,8 +90,7 @@ class FixedNeighbours(AbstractAttack):
     norm: AbstractNorm = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "eps", self.attack.eps)
-        object.__setattr__(self, "norm", self.attack.norm)
+        _take_ball(self, self.attack)
 
     @property
     def name(self) -> str:
@@ -83,12 +99,46 @@ class FixedNeighbours(AbstractAttack):
     def settings(self) -> dict[str, Any]:
         return {**self.attack.settings(), "neighbours": "fixed"}
 
-    def perturb(self, model: nn.Module, images: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
-        victim = graph_victim(model, self.name)
-        fixed: nn.Module = victim.fixed_at(images)
-        if isinstance(model, Watched):
-            fixed = Watched(fixed, model.images, model.wrong)
-        return self.attack.perturb(fixed, images, labels, generator)
+    def view(self, victim: GraphVictim, images: Tensor) -> GraphVictim:
+        return victim.fixed_at(images)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class EveryClass(AbstractView):
+    """An attack on a graph victim that sees base samples of every class, though no neighbour has it.
+
+    In a graph of neighbours a class that none of them has is out of sight: its probability is zero and has no gradient,
+    in any precision (`GraphVictim.reaching`).
+
+    Args:
+        attack: how.
+        points: base samples of every class that a query is joined to.
+    """
+
+    attack: AbstractAttack
+    points: int = 5
+    eps: float = field(init=False)
+    norm: AbstractNorm = field(init=False)
+
+    def __post_init__(self) -> None:
+        _take_ball(self, self.attack)
+
+    @property
+    def name(self) -> str:
+        return f"{self.attack.name} with every class"
+
+    def settings(self) -> dict[str, Any]:
+        return {**self.attack.settings(), "every_class": self.points}
+
+    def view(self, victim: GraphVictim, images: Tensor) -> GraphVictim:
+        return victim.reaching(self.points)
+
+
+def _take_ball(outer: AbstractAttack, inner: AbstractAttack) -> None:
+    """Let an attack that is made by another have its ball."""
+    object.__setattr__(outer, "eps", inner.eps)
+    object.__setattr__(outer, "norm", inner.norm)
 
 
 def graph_victim(model: nn.Module, attack: str) -> GraphVictim:

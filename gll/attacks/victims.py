@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
-from gll.attacks.graph_victim import SMALL_FLOOR, GraphVictim, changed, parts_of
+from gll.attacks.graph_victim import SMALL_FLOOR, GraphVictim
+from gll.attacks.layers import changed, parts_of
 from gll.attacks.pixels import Normalized
 from gll.attacks.probe import linear_probe
 from gll.attacks.threat import Inference, Queries, ThreatModel
