@@ -1,4 +1,4 @@
-"""Write the tables of README.md and docs/performance.md from the JSON files in benchmarks/results.
+"""Write the tables of README.md and docs from the JSON files in benchmarks/results, and that of all keys of a config.
 
     python benchmarks/tables.py            rewrite the tables
     python benchmarks/tables.py --check    exit 1 if a table is out of date
@@ -279,6 +279,8 @@ def tables() -> dict[str, str]:
     sys.path.insert(0, str(RESULTS.parent))
     from layer import AUTHORS_MS
 
+    from gll.train import keys
+
     makers: dict[str, tuple[Callable[[dict[str, Any], dict[int, str]], str], dict[int, str]]] = {
         "layer-cpu": (layer, AUTHORS_MS["cpu"]),
         "layer-cpu-large": (layer, AUTHORS_MS["cpu"]),
@@ -299,7 +301,7 @@ def tables() -> dict[str, str]:
         "augment-cpu": (augmentation, {}),
         "augment-cuda": (augmentation, {}),
     }
-    made = {}
+    made = {"keys": keys.markdown()}  # not measured, but made from the code
     for name, (maker, authors) in makers.items():
         file = RESULTS / f"{name.replace('large-solvers', 'large-graph')}.json"
         if file.exists():

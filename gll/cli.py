@@ -47,8 +47,14 @@ def train(
         list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="In place of what it says: train.lr=0.1 seed=3")
     ] = None,
     resume: Annotated[Path | None, typer.Option(metavar="DIR", help="Go on with a run that was stopped.")] = None,
+    keys: Annotated[bool, typer.Option("--keys", help="Show all keys of a config, and do nothing else.")] = False,
 ) -> None:
     """Train an encoder with a head, as a config says, into a run directory."""
+    if keys:
+        from gll.train.keys import listing
+
+        print(listing())
+        return
     from gll.train.commands import run_train
 
     raise typer.Exit(run_train(config, overrides or [], resume, console))

@@ -20,7 +20,7 @@ from gll.data.sampling import GraphBatches
 from gll.nn.heads import AbstractHead
 from gll.train import evaluate as evaluation
 from gll.train import loop, model
-from gll.train.config import Config, TrainConfig
+from gll.train.config import Config, TrainConfig, with_values
 from gll.train.distributed import Ranks
 from gll.train.evaluate import evaluate
 from gll.train.finite import NonFiniteError
@@ -162,8 +162,19 @@ def test_heads_beside_the_trained_one(tmp_path: Path) -> None:
         ("knn", "inductive"),
     ]
     assert result["error"] == result["tests"][0]["error"] > result["tests"][1]["error"]
-    with pytest.raises(ConfigError, match=r"test\.also takes heads without parameters"):
-        new_run(tiny(tmp_path / "b", "test.also=mlp"))
+    for name in ("mlp", "probe", "foo"):
+        with pytest.raises(ValueError, match=rf"head in test\.also .*'{name}'; choose one of gll, knn$"):
+            new_run(tiny(tmp_path / "b", f"test.also={name}"))
+
+
+def test_a_graph_of_all_neighbours_is_remarked_on(tmp_path: Path) -> None:
+    config = tiny(tmp_path)
+    data = load_data(config)  # 400 and 100 samples
+    assert evaluation.remarks(with_values(config, "test.k=498"), data) == []
+    for head in ("model.head=gll", "test.also=gll"):
+        (said,) = evaluation.remarks(with_values(config, "model.head=mlp", head, "test.k=499"), data)
+        assert "test.k = 499, and the graph of the test has 500 points" in said
+    assert evaluation.remarks(with_values(config, "model.head=mlp", "test.k=499"), data) == []
 
 
 def test_a_switch_of_heads(tmp_path: Path) -> None:

@@ -154,9 +154,10 @@ def _label_column(path: Path, y: NDArray[Any]) -> NDArray[Any]:
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
     if y.ndim != 1 or y.dtype.kind not in "iuU":
+        hint = "; write whole numbers as y.astype(int)" if y.ndim == 1 and y.dtype.kind in "fb" else ""
         raise DataError(
             f"{path}: classes must be one whole number (-1: not known) or text (empty: not known) for every sample, "
-            f"got {y.dtype} of shape {y.shape}"
+            f"got {y.dtype} of shape {y.shape}{hint}"
         )
     if y.dtype.kind == "U":
         return y

@@ -131,6 +131,8 @@ class GraphBatches:
     >>> batches = GraphBatches(torch.arange(1050) % 10, split, batch=100, base=50, seed=0)
     >>> len(batches), next(batches.epoch(0)).sizes
     (10, (50, 20, 80))
+    >>> batches
+    GraphBatches(10 an epoch: base 50, labelled 20, unlabelled 80; Stratified(), seed=0)
     """
 
     def __init__(
@@ -178,6 +180,14 @@ class GraphBatches:
 
     def __len__(self) -> int:
         return len(self._sizes)
+
+    def __repr__(self) -> str:
+        labelled, unlabelled = self._sizes[0]
+        share = f", process {self._rank} of {self._replicas}" if self._replicas > 1 else ""
+        return (
+            f"GraphBatches({len(self)} an epoch: base {self._base}, labelled {labelled}, unlabelled {unlabelled}; "
+            f"{self._base_set!r}, seed={self._seed}{share})"
+        )
 
     @property
     def base_set(self) -> AbstractBaseSet:

@@ -6,6 +6,7 @@ What is not labelled stays in training as an unlabelled sample. Its class, where
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import final
@@ -76,7 +77,7 @@ class LabelSplit:
             raise DataError(f"{path} is not a split of labels: {error}") from None
 
 
-def split_labels(labels: Int[Tensor, " n"], amount: str, *, seed: int) -> LabelSplit:
+def split_labels(labels: Int[Tensor, " n"], amount: str, *, seed: int, classes: Sequence[str] = ()) -> LabelSplit:
     """Choose the samples that keep their labels, at random and equally many of every class.
 
     With the same seed a smaller amount is a subset of a larger one.
@@ -87,6 +88,7 @@ def split_labels(labels: Int[Tensor, " n"], amount: str, *, seed: int) -> LabelS
             one at most; a class that has fewer gives all it has, and the others the rest. `"10 each"`: ten of every
             class.
         seed: of the choice.
+        classes: names of the classes, for a message; by default their numbers.
 
     Returns:
         the split, on the CPU.
@@ -109,7 +111,7 @@ def split_labels(labels: Int[Tensor, " n"], amount: str, *, seed: int) -> LabelS
     if not bool(known.any()):
         raise ValueError("no training sample has a class: there is nothing to learn from")
     present, size = labels[known].unique(return_counts=True)
-    wanted = _numbers(amount, present, size, seed)
+    wanted = _numbers(amount, present, size, seed, classes)
     count = torch.zeros(int(labels.max()) + 1, dtype=torch.int64)
     count[present] = wanted
     # A random order of all samples, then sorted by class: a sample's place within its class is its rank there.
@@ -123,7 +125,7 @@ def split_labels(labels: Int[Tensor, " n"], amount: str, *, seed: int) -> LabelS
     return LabelSplit(labelled, rest.nonzero()[:, 0])
 
 
-def _numbers(amount: str, present: Tensor, size: Tensor, seed: int) -> Tensor:
+def _numbers(amount: str, present: Tensor, size: Tensor, seed: int, classes: Sequence[str]) -> Tensor:
     """How many of each class; `present` are the classes, `size` how many samples each has."""
     text = amount.strip().lower()
     if text == "whole":
@@ -135,9 +137,11 @@ def _numbers(amount: str, present: Tensor, size: Tensor, seed: int) -> Tensor:
             raise ValueError('"0 each" leaves no label: training needs at least one of every class')
         if bool(short.any()):
             worst = int(size.argmin())
+            number = int(present[worst])
+            name = classes[number] if number < len(classes) else number
             raise ValueError(
                 f"{each} labels of each class are wanted, but {int(short.sum())} of {len(size)} classes have fewer: "
-                f"class {int(present[worst])} has {int(size[worst])}; ask for fewer, or for a share such as 20%"
+                f"class {name} has {int(size[worst])}; ask for fewer, or for a share such as 20%"
             )
         return torch.full_like(size, each)
     if match := re.fullmatch(r"(\d+(?:\.\d+)?|\.\d+)\s*%", text):

@@ -14,7 +14,7 @@ from rich.text import Text
 from gll.train.board import Board
 from gll.train.config import Config, load_config, with_values
 from gll.train.distributed import Ranks
-from gll.train.evaluate import evaluate, rows
+from gll.train.evaluate import evaluate, remarks, rows
 from gll.train.finite import NonFiniteError
 from gll.train.loop import new_run, train
 from gll.train.model import CHECKPOINT, find_device, restore
@@ -81,7 +81,9 @@ def open_run(config: Config, resume: Path | None, ranks: Ranks, reporter: Report
         ranks.any(True)  # the others wait for this
         raise
     ranks.any(False)
-    reporter.say(f"{config.name}, seed {config.seed}: {run.directory}")
+    m = config.model
+    heads = f"; {m.first} trains for {m.switch_at} epochs, then {m.head}" if m.switch_at > 0 else ""
+    reporter.say(f"{config.name}, seed {config.seed}: {run.directory}{heads}")
     if not Board.available():
         reporter.say("TensorBoard is not installed: the metrics are in metrics.jsonl only")
     return run
@@ -100,8 +102,21 @@ def _last_good(run: Run | None, error: Exception) -> str:
 def show_result(result: dict[str, Any], run: Run, console: Console) -> None:
     """The result of a run as a table."""
     console.print(_table(f"{result['name']}, seed {result['seed']}: {result['epochs']} epochs", result["tests"]))
+    if not result["tests"]:
+        console.print(Text(_without_test(run)), soft_wrap=True)
     speed = "" if result["images_per_second"] is None else f", {result['images_per_second']:,.0f} images/s"
     console.print(Text(f"trained for {clock(result['seconds'])}{speed}; {run.directory}"))
+
+
+def _without_test(run: Run) -> str:
+    """What to say of a run that nothing was measured on."""
+    last = [row for row in run.metrics() if row["phase"] == "train"][-1:]
+    seen = "".join(
+        f"; in its last epoch {row['error']:.2%} of the labelled training samples were wrong" for row in last
+    )
+    name = run.config.data.name
+    how = " (folders train and test in it, with a share of every class in test, would)" if Path(name).is_dir() else ""
+    return f"{name} has no test samples, so nothing tells how good the run is on new ones{how}{seen}"
 
 
 def _table(title: str, scores: Sequence[Mapping[str, Any]]) -> Table:
@@ -127,6 +142,8 @@ def run_evaluate(directory: Path, overrides: Sequence[str], as_json: bool, conso
         run = Run(run.directory, config, run.split, writes=False)
         announce(config.model.encoder, Reporter(errors).say)
         model, data = restore(run, find_device(config.device))
+        for line in remarks(config, data):
+            errors.print(Text.assemble(("gll evaluate (note): ", "yellow"), line))
         scores = rows(evaluate(model, data, run.split, config))
         stored = run.load(CHECKPOINT)
     except PROBLEMS as error:

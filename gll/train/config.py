@@ -37,8 +37,8 @@ class DataConfig:
         augment: name of the augmentation of training images.
         augment_options: its further arguments.
         pad: pad images with zeros to this size; 0: leave them.
-        size, channels: for your own images: scale them to this size, and make them grey (1) or coloured (3); 0: as
-            they are.
+        size: scale your own images to this size; 0: as they are.
+        channels: make your own images grey (1) or coloured (3); 0: as they are.
     """
 
     name: str = "digits"
@@ -89,7 +89,7 @@ class BaseConfig:
     """The base set: labelled samples whose labels are spread over the graph, and which never enter the loss.
 
     Args:
-        size: how many.
+        size: how many samples.
         strategy: "stratified" (drawn anew each epoch), "fixed", "entropy" or "l2" (the most uncertain).
         selection: of the uncertain: "top" scores, or "localmax", which spreads them out.
     """
@@ -110,7 +110,7 @@ class WarmupConfig:
     """Contrastive training of the encoder before the head, on all samples.
 
     Args:
-        epochs: 0: none.
+        epochs: how many; 0: no warm-up.
         gamma: share of the SimCLR loss, the rest is SupCon's; "choose": the best of `candidates`.
         candidates: what "choose" tries.
         temperature: of both losses.
@@ -124,12 +124,12 @@ class WarmupConfig:
             none are, and the labelled samples it saw are classified from each other, as in the paper.
         every: epochs between two looks at the graph's error.
         k: neighbours in the graph that is looked at.
-        points: its nodes, at most.
+        points: nodes of that graph, at most.
         save_every: epochs between two checkpoints.
         projection: sizes of the layers between features and loss; none: D and 128.
         keep_projection: let the head's own first layers start as these, where they are of the same sizes: those of an
             mlp, or of gll with `head_options.projection`. Else they are dropped.
-        from_run: (`from` in TOML) a run directory whose finished warm-up is used in place of one of its own.
+        from_run: a run directory whose finished warm-up is used in place of one of its own.
     """
 
     epochs: int = 0
@@ -188,14 +188,16 @@ class TrainConfig:
     """How it is trained.
 
     Args:
-        epochs: how many.
+        epochs: how many, after the warm-up.
         steps: steps an epoch; 0: one pass over the samples.
         batch: samples a step, labelled and unlabelled together; the base set comes on top.
-        labelled: how many of them are labelled; 0: as many as their share in the data (the paper's equation).
+        labelled: how many of a batch are labelled; 0: as many as their share in the data (the paper's equation).
         optimizer: "sgd", "adam" or "adamw".
-        lr, momentum, weight_decay: of the optimizer; momentum of SGD only.
-        schedule: of the learning rate: "constant", "cosine" (to zero), "one-cycle" (up, then down to zero), or "step".
-        step_epochs, step_factor: "step" multiplies by the factor after every so many epochs.
+        lr: learning rate, at its highest.
+        momentum: of SGD; the others do not use it.
+        weight_decay: of the optimizer.
+        schedule: course of the rate: "constant", "cosine" (to zero), "one-cycle" (up, then down to zero), or "step".
+        step_epochs, step_factor: schedule "step" multiplies the rate by the factor after every so many epochs.
         clip: longest gradient allowed; longer ones are scaled down. 0: no limit.
         autocast: run the encoder in bfloat16. The graph is always solved in at least float32.
         channels_last: memory layout of images and convolutions; faster on a GPU.
@@ -252,7 +254,8 @@ class TestConfig:
 
     Args:
         every: epochs between two tests; 0: at the end only. The end is always tested.
-        k, tau: of the graph at test time.
+        k: neighbours in the graph of the test.
+        tau: τ of the graph of the test.
         inductive: classify every test sample on its own too, beside the one large graph.
         device: where the large graph is solved: "cpu", or empty for that of the training.
         also: heads without parameters that classify the same features beside the trained one, such as "gll" or "knn".

@@ -18,9 +18,9 @@ from gll.data.datasets import TrainTest
 from gll.data.sampling import Predictions
 from gll.data.splits import LabelSplit
 from gll.nn.heads import AbstractHead, GLLHead, MLPHead, ProbeHead, Switch, WNLLHead
-from gll.train.config import Config
+from gll.train.config import Config, TestConfig
 from gll.train.finite import NonFiniteError
-from gll.train.model import Model, encode, find_device, free_heads
+from gll.train.model import GRAPH_HEADS, Model, encode, find_device, free_heads
 
 
 @final
@@ -90,6 +90,15 @@ def evaluate(model: Model, data: TrainTest, split: LabelSplit, config: Config) -
             scores.append(_score(name, inductive, logp[known.to(where)], data.test_labels[known].to(where)))
         head.train(was_training)
     return scores
+
+
+def remarks(config: Config, data: TrainTest) -> list[str]:
+    """What to know about a test before looking at it."""
+    points, k = len(data.train) + len(data.test), config.test.k
+    if k < points - 1 or not {config.model.head, *config.test.also} & set(GRAPH_HEADS):
+        return []
+    graph = f"test.k = {k:,}, and the graph of the test has {points:,} points: all are neighbours of each other"
+    return [f"{graph}, so that it hardly tells near from far; the default is {TestConfig.k}"]
 
 
 def _finite(features: Tensor) -> Tensor:

@@ -26,7 +26,7 @@ from gll.data.sampling import Batch, GraphBatches
 from gll.nn.heads import WNLLHead
 from gll.train.adversarial import Adversary
 from gll.train.distributed import GRAPHS, Ranks
-from gll.train.evaluate import at_work, evaluate, name_of, predictions, rows
+from gll.train.evaluate import at_work, evaluate, name_of, predictions, remarks, rows
 from gll.train.finite import NonFiniteError, Notes
 from gll.train.interrupt import Interrupt
 from gll.train.model import CHECKPOINT, build, data_of, features, find_device, keep_projection
@@ -288,6 +288,8 @@ class Training:
     def test(self) -> None:
         """Test, on the first process; the others wait."""
         if self.ranks.is_first:
+            for line in [] if self.tests else remarks(self.config, self.data):
+                self.reporter.say(line)
             self.tests = rows(evaluate(self.model, self.data, self.run.split, self.config))
             for row in self.tests:
                 self.run.log(phase="test", epoch=self.epoch, **row)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from gll.data.datasets import TrainTest, load, normalize
 from gll.data.random import derived_seed
+from gll.names import require_name
 from gll.nn.heads import AbstractHead, GLLHead, MLPHead, Switch, WNLLHead, create_head
 from gll.train.checkpoint import load_state
 from gll.train.config import Config, TestConfig
@@ -23,6 +24,7 @@ from gll.train.toml import ConfigError
 
 CHECKPOINT = "train"
 GRAPH_HEADS = ("gll", "wnll")  # that take test.k and test.tau
+FREE_HEADS = ("gll", "knn")  # that need no training, and so can judge any encoder
 
 
 @final
@@ -135,11 +137,9 @@ def make_head(
 
 def free_heads(config: Config, encoder: nn.Module, data: TrainTest) -> dict[str, AbstractHead]:
     """The heads of test.also: those that need no training and so can judge any encoder."""
-    heads = {name: make_head(name, encoder, data, config.test) for name in config.test.also}
-    for name, head in heads.items():
-        if any(True for _ in head.parameters()):
-            raise ConfigError(f"test.also takes heads without parameters, such as gll and knn, got {name!r}")
-    return heads
+    for name in config.test.also:
+        require_name("head in test.also (only those that need no training)", name, FREE_HEADS)
+    return {name: make_head(name, encoder, data, config.test) for name in config.test.also}
 
 
 def keep_projection(head: AbstractHead, projection: nn.Module) -> None:

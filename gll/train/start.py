@@ -57,7 +57,7 @@ def new_run(config: Config, ranks: Ranks | None = None, *, encoder: nn.Module | 
         raise ConfigError(
             f"all {len(data.train):,} training images of {data.name} are the same: nothing can be learned"
         )
-    split = split_labels(data.train_labels, config.data.labels, seed=config.seed)
+    split = split_labels(data.train_labels, config.data.labels, seed=config.seed, classes=data.classes)
     model = build(config, data, encoder=encoder)
     free_heads(config, model.encoder, data)
     make_augmentation(config, data)

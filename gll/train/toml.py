@@ -49,10 +49,10 @@ def read(cls: type, text: str, overrides: Iterable[str] = ()) -> Any:
 def write(config: Any) -> str:
     """All fields as TOML; `read` gives an equal object back."""
     table = _table(config)
-    lines = [f"{key} = {_toml(value)}" for key, value in table.items() if not isinstance(value, dict)]
+    lines = [f"{key} = {written(value)}" for key, value in table.items() if not isinstance(value, dict)]
     for section, values in table.items():
         if isinstance(values, dict):
-            lines += ["", f"[{section}]", *(f"{key} = {_toml(value)}" for key, value in values.items())]
+            lines += ["", f"[{section}]", *(f"{key} = {written(value)}" for key, value in values.items())]
     return "\n".join(lines) + "\n"
 
 
@@ -207,7 +207,8 @@ def _table(config: Any) -> dict[str, Any]:
     return table
 
 
-def _toml(value: object) -> str:
+def written(value: object) -> str:
+    """A value as TOML writes it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):
@@ -215,9 +216,9 @@ def _toml(value: object) -> str:
     if isinstance(value, str):
         return _quoted(value)
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_quoted(k)} = {_toml(v)}" for k, v in value.items()) + "}"
+        return "{" + ", ".join(f"{_quoted(k)} = {written(v)}" for k, v in value.items()) + "}"
     assert isinstance(value, tuple)
-    return "[" + ", ".join(map(_toml, value)) + "]"
+    return "[" + ", ".join(map(written, value)) + "]"
 
 
 def _quoted(text: str) -> str:
