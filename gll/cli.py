@@ -130,6 +130,72 @@ def _teller(errors: Console) -> Callable[[str], None]:
     return lambda text: errors.print(Text(text))
 
 
+class EpsUnits(enum.StrEnum):
+    """What --eps-units may be."""
+
+    PIXELS = "pixels"
+    NORMALISED = "normalised"
+
+
+class QueriesName(enum.StrEnum):
+    """What --queries may be."""
+
+    JOINT = "joint"
+    ALONE = "alone"
+
+
+@app.command()
+def attack(
+    run: RunArgument,
+    attacks: Annotated[
+        str, typer.Option(help="paper, strong, or names: fgsm, ifgsm, cw-paper, pgd, pgd-margin, square, probe, ...")
+    ] = "paper",
+    eps: Annotated[str, typer.Option(help="Every ε, such as 0.1,0.2; by default the paper's for this data.")] = "",
+    eps_units: Annotated[
+        EpsUnits, typer.Option(help="Of --eps: the range from black to white is 1, or the standard deviation is.")
+    ] = EpsUnits.PIXELS,
+    c: Annotated[str, typer.Option("--c", help="Every c of CW in the paper's form, such as 10,20.")] = "",
+    samples: Annotated[int, typer.Option(min=0, help="Test samples, drawn at random; 0: all.")] = 0,
+    base: Annotated[int, typer.Option(min=0, help="Training samples in the graph; 0: the paper's number.")] = 0,
+    chunk: Annotated[int, typer.Option(min=0, help="Samples attacked at a time; 0: the paper's number.")] = 0,
+    queries: Annotated[
+        QueriesName, typer.Option(help="Attacked samples share a graph, or each has one of its own.")
+    ] = QueriesName.JOINT,
+    inductive: Annotated[
+        bool, typer.Option("--inductive", help="Each sample is joined to a base that was solved without it.")
+    ] = False,
+    transfer: Annotated[
+        list[Path] | None, typer.Option(metavar="RUN", help="A run to transfer attacks from; may be repeated.")
+    ] = None,
+    head_at_test: Annotated[
+        str | None, typer.Option(help="gll or wnll: classify by a graph in place of the run's own head.")
+    ] = None,
+    gradient_of: Annotated[str, typer.Option(help="Whose gradient the attacks follow: own, mlp or gll.")] = "own",
+    steps: Annotated[int, typer.Option(min=1, help="Of PGD, in the strong set.")] = 40,
+    restarts: Annotated[int, typer.Option(min=1, help="Of PGD, in the strong set.")] = 2,
+    square_queries: Annotated[int, typer.Option(min=1, help="Of Square, in the strong set.")] = 1000,
+    out: Annotated[Path | None, typer.Option(help="Folder for results; by default attack in that of the run.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the results in that folder.")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Of samples, base and random starts.")] = 0,
+    device: DeviceOption = "auto",
+    data_root: RootOption = None,
+) -> None:
+    """Attack a run, and say how far the error can be trusted: tables, curves and images, into a folder."""
+    from gll.attacks.command import run_attack
+    from gll.attacks.target import Request, numbers
+
+    try:
+        request = Request(
+            run, attacks, numbers("--eps", eps), eps_units is EpsUnits.NORMALISED, numbers("--c", c), samples, base,
+            chunk, queries is QueriesName.JOINT, inductive, tuple(transfer or ()), head_at_test, gradient_of, steps,
+            restarts, square_queries, out, resume, seed, device, data_root,
+        )  # fmt: skip
+    except ValueError as error:
+        Console(stderr=True, soft_wrap=True, highlight=False).print(Text.assemble(("gll attack: ", "red"), str(error)))
+        raise typer.Exit(1) from None
+    raise typer.Exit(run_attack(request, console))
+
+
 @app.command()
 def predict(
     run: RunArgument,

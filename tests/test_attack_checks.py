@@ -1,4 +1,4 @@
-"""The checks that distrust a robustness number: models that hide their gradient on purpose trip them, honest ones not."""
+"""Checks that distrust a robustness number: models that hide their gradient on purpose trip them, honest ones pass."""
 
 from __future__ import annotations
 

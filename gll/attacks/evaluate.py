@@ -108,11 +108,10 @@ class Outcome:
 
     def as_dict(self, labels: NDArray[np.int64]) -> dict[str, Any]:
         """Figures for JSON, none of them by sample."""
-        ball, share = self.ball, self.zero_gradients(labels)
+        share = self.zero_gradients(labels)
         return {
             **self.cell.as_dict(),
             "key": self.cell.key,
-            "eps_pixels": None if ball is None else ball.pixels,
             "error": self.error,
             "natural": self.natural(labels),
             "mean_linf": float(self.linf.mean()),
@@ -145,8 +144,12 @@ class Evaluation:
 
     @property
     def balls(self) -> tuple[Ball, ...]:
-        """The balls of all attacks, the smaller ones first."""
-        found = {outcome.ball for outcome in self.outcomes}
+        """The balls of all attacks, the smaller ones first; those of ensembles where there are no others.
+
+        An ensemble knows cubes only, and where channels have units of their own it takes the largest one inside.
+        """
+        found = {outcome.ball for outcome in self.outcomes if outcome.cell.kind is not Kind.ENSEMBLE}
+        found = found - {None} or {outcome.ball for outcome in self.outcomes}
         return tuple(sorted(ball for ball in found if ball is not None))
 
     def fooled(self, ball: Ball, *kinds: Kind) -> NDArray[np.bool_]:
@@ -161,10 +164,11 @@ class Evaluation:
 
     def as_dict(self) -> dict[str, Any]:
         """Figures for JSON, none of them by sample."""
-        worst = [
-            {"norm": b.norm, "eps": b.eps, "scale": list(b.scale), "eps_pixels": b.pixels, "error": self.worst(b)}
-            for b in self.balls
-        ]
+        worst = []
+        for b in self.balls:
+            about = {"norm": b.norm, "eps": b.eps, "scale": list(b.scale), "error": self.worst(b)}
+            near = {o.cell.kind for o in self.outcomes if o.ball is not None and 0.9 * b.eps <= o.ball.eps <= b.eps}
+            worst.append({**about, "by_kind": {str(k): float(self.fooled(b, k).mean()) for k in Kind if k in near}})
         return {
             "samples": len(self.labels),
             "natural": self.natural,

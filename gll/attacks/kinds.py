@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from gll.attacks.autoattack import AutoAttack
 from gll.attacks.base import AbstractAttack
 from gll.attacks.gradient import FGSM
 from gll.attacks.square import Square
 from gll.attacks.store import Kind
+from gll.attacks.transfer import Transfer
 
-KINDS: dict[type[AbstractAttack], Kind] = {FGSM: Kind.SINGLE, Square: Kind.BLACK_BOX}
+KINDS: dict[type[AbstractAttack], Kind] = {
+    FGSM: Kind.SINGLE,
+    Square: Kind.BLACK_BOX,
+    Transfer: Kind.TRANSFER,
+    AutoAttack: Kind.ENSEMBLE,
+}
 
 
 def kind_of(attack: AbstractAttack) -> Kind:

@@ -1,0 +1,208 @@
+"""`gll attack`: from a run directory to tables, pictures and figures in files.
+
+What is attacked is made by `victims.py`, with what by `sets.py`, how and whether it can be trusted is in `evaluate.py`
+and `checks.py`. Here they are put together. The layer as it is used and the same in float64 with a tiny floor say the
+same classes, so that attacks on both stand in one group, of which the worst case is taken; graphs of other sizes make
+groups of their own.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, final
+
+from rich.console import Console
+from rich.text import Text
+
+from gll.attacks.checks import Check, run_checks
+from gll.attacks.evaluate import Evaluation, evaluate
+from gll.attacks.plots import Row, draw_curves, draw_distances, draw_images
+from gll.attacks.sets import Planned, left_out, names_of, plan
+from gll.attacks.store import FORMAT, ResultsError, Store, write_json
+from gll.attacks.tables import attacks_grid, checks_grid, paper_grid, report
+from gll.attacks.target import Request, Target
+from gll.attacks.units import Normalised
+from gll.train.finite import NonFiniteError
+from gll.train.progress import Reporter, clock
+from gll.train.runs import environment
+
+PROBLEMS = (OSError, ValueError, ImportError, NonFiniteError)
+"""What a user can do something about: shown as one message, without a traceback."""
+PICTURED = ("fgsm", "ifgsm", "cw-paper")  # the paper's figure; other attacks where there are none of these
+
+
+def run_attack(request: Request, console: Console) -> int:
+    """Attack a run. Returns the exit code."""
+    errors = Console(stderr=True, soft_wrap=True, highlight=False)
+    out = request.out or request.run / "attack"
+    try:
+        summary = attack_run(request, out, Reporter(console))
+    except KeyboardInterrupt:
+        again = f"; what is done is kept in {out}: the same command with --resume goes on" if out.is_dir() else ""
+        errors.print(Text.assemble(("gll attack: ", "red"), f"interrupted{again}"))
+        return 130
+    except PROBLEMS as error:
+        errors.print(Text.assemble(("gll attack: ", "red"), str(error)))
+        return 1
+    wide = console if console.is_terminal else Console(file=console.file, width=160)
+    for grid in (attacks_grid(summary), paper_grid(summary), checks_grid(summary)):
+        wide.print(grid.rich())
+    for note in summary["notes"]:
+        errors.print(Text.assemble(("gll attack (note): ", "yellow"), note))
+    console.print(Text(f"{clock(summary['wall_s'])} of attacks; report, pictures and figures: {out}"), soft_wrap=True)
+    return 0
+
+
+def attack_run(request: Request, out: Path, reporter: Reporter) -> dict[str, Any]:
+    """Attack a run, write everything into a folder, and return the summary.
+
+    Raises:
+        ValueError: something cannot be attacked as asked (RunError, ResultsError among them).
+    """
+    if not request.resume and (out / "about.json").is_file():
+        raise ResultsError(f"{out} holds results; add --resume to go on with them, or choose another folder by --out")
+    target = Target(request)
+    recipe = target.recipe()
+    without = left_out(request.attacks, recipe, autoattack=find_spec("pyautoattack") is not None)
+    planned = plan([name for name in names_of(request.attacks) if name not in without], recipe)
+    if not planned:
+        raise ValueError(f"nothing to attack with: {request.attacks}")
+    store = Store.open(out, target.about(), resume=request.resume)
+    what = f"{request.head_at_test} head at test" if request.head_at_test else f"{target.run.config.model.head} head"
+    reporter.say(f"{target.about()['run']} ({what}): {len(planned)} attacks on {len(target.images):,} samples of "
+                 f"{target.data.name}")  # fmt: skip
+    groups = _groups(target, planned, store, reporter)
+    checks = _checks(target, [group.evaluation for group in groups], out, reporter)
+    notes = [f"{name} was left out: {reason}" for name, reason in without.items()]
+    summary = _summary(target, groups, checks, notes)
+    write_json(out / "summary.json", summary)
+    summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))
+    (out / "report.md").write_text(report(summary), encoding="utf-8")
+    name = target.run.config.name
+    draw_curves({name: summary}, out / "curves.png")
+    draw_distances({name: summary}, out / "distances.png")
+    rows = _pictures(target, groups, store)
+    if rows:
+        draw_images(rows, out / "images.png")
+    return dict(summary)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Attacks that are judged by the same classifier.
+
+    Args:
+        base: samples in its graph; None without one.
+        chunk: how many are attacked at a time.
+        evaluation: of all its attacks.
+        threats: in words, as the attackers saw it.
+    """
+
+    base: int | None
+    chunk: int
+    evaluation: Evaluation
+    threats: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "base": self.base, "chunk": self.chunk, "threats": list(self.threats), **self.evaluation.as_dict()
+        }  # fmt: skip
+
+
+def _groups(target: Target, planned: Sequence[Planned], store: Store, reporter: Reporter) -> list[Group]:
+    p = target.protocol
+    sizes: dict[tuple[int, int], list[Planned]] = {}
+    for one in planned:
+        size = (p.base, p.chunk) if one.large else (p.few_base, p.few_chunk)
+        sizes.setdefault(size if target.has_graph else (0, p.few_chunk), []).append(one)
+    groups = []
+    for (base, chunk), members in sizes.items():
+        parts = []
+        for sharp in (False, True):
+            attacks = [one.attack for one in members if one.sharp == sharp]
+            if attacks:
+                model = target.judged(base, sharp)
+                seed = target.request.seed
+                args = (model, target.images, target.labels, attacks)
+                parts.append(evaluate(*args, chunk=chunk, store=store, reporter=reporter, seed=seed))
+        joined = Evaluation(parts[0].labels, tuple(o for part in parts for o in part.outcomes), parts[0].threat)
+        threats = tuple(part.threat.describe() for part in parts if part.threat is not None)
+        groups.append(Group(base if target.has_graph else None, chunk, joined, threats))
+    return groups
+
+
+def _checks(target: Target, evaluations: Sequence[Evaluation], out: Path, reporter: Reporter) -> tuple[Check, ...]:
+    """Of the layer as it is used, at the first ε that was asked for, or that of the paper's table."""
+    asked = target.radii()
+    eps = asked[0].eps if target.request.eps else Normalised(target.data.std, target.protocol.table_eps).pixels
+    store = Store.open(out / "checks", target.about(), resume=True)
+    model = target.judged(target.protocol.few_base, False)
+    args = (model, target.images, target.labels)
+    return run_checks(*args, eps=eps, evaluations=evaluations, store=store, reporter=reporter, seed=target.request.seed)
+
+
+def _summary(target: Target, groups: Sequence[Group], checks: Sequence[Check], notes: Sequence[str]) -> dict[str, Any]:
+    config, p = target.run.config, target.protocol
+    adversarial = config.adversarial
+    training = "natural"
+    if adversarial.eps > 0:
+        training = f"robust, ε = {adversarial.eps:g} {adversarial.units}, against {adversarial.against}"
+    head = f"{config.model.head}, {target.request.head_at_test} at test" if target.request.head_at_test else None
+    asked = target.request
+    return {
+        "format": FORMAT,
+        "run": {
+            "name": config.name,
+            "seed": config.seed,
+            "data": target.data.name,
+            "encoder": config.model.encoder,
+            "head": head or config.model.head,
+            "training": training,
+            "about": f"{head or config.model.head} head, training {training}, gradient of {asked.gradient_of}",
+        },
+        "about": target.about(),
+        "samples": len(target.images),
+        "unit": max(target.data.std),
+        "table_eps": p.table_eps,
+        "table_eps_pixels": Normalised(target.data.std, p.table_eps).pixels,
+        "table_c": p.table_c,
+        "attacks": asked.attacks,
+        "gradient_of": asked.gradient_of,
+        "groups": [group.as_dict() for group in groups],
+        "checks": [check.as_dict() for check in checks],
+        "notes": list(notes),
+        "wall_s": round(sum(o.seconds for g in groups for o in g.evaluation.outcomes), 3),
+        "environment": environment(),
+        "written": time.strftime("%Y-%m-%d", time.gmtime()),
+    }
+
+
+def _pictures(target: Target, groups: Sequence[Group], store: Store) -> list[Row]:
+    """Images that fooled the model: two of each of the paper's attacks at the ε of its table, or of what there is."""
+    wanted = Normalised(target.data.std, target.protocol.table_eps).pixels
+    outcomes = [o for group in groups for o in group.evaluation.outcomes]
+
+    def away(outcome: Any) -> float:
+        settings = outcome.cell.settings
+        if settings.get("c") is not None:
+            return abs(settings["c"] - target.protocol.table_c)
+        return abs((settings.get("eps") or wanted) - wanted)
+
+    rows = []
+    names = list(dict.fromkeys(o.cell.attack for o in outcomes))
+    paper = [name for name in names if name.lower().removeprefix("transfer ") in PICTURED]
+    for name in paper or names[:3]:
+        outcome = min((o for o in outcomes if o.cell.attack == name), key=away)
+        pictures = store.pictures(outcome.cell)
+        for index, image in list(zip(pictures.index, pictures.images, strict=True))[:2]:
+            clean = target.images[int(index)].float().cpu().numpy()
+            before, after = (target.data.classes[int(a[index])] for a in (outcome.clean, outcome.predicted))
+            rows.append(Row(name, clean, image, before, after))
+    return rows

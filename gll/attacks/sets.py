@@ -1,0 +1,268 @@
+"""Attacks by name, and the two sets: `paper`, the paper's own protocol, and `strong`, what a model should be judged by.
+
+A name becomes attacks in one place, here: one for every ε, or for every c. What the paper says of a data set (ε in
+normalised units, nodes in the graph) is in `PROTOCOLS`; other data is treated like MNIST.
+
+`paper` attacks the layer as it is used: float32, log(u + 1e-8), a last iterate. `strong` attacks it in float64 with a
+tiny floor, by several objectives, with restarts, and also without its gradient: from features, from other models, by
+random search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import final
+
+from torch import nn
+
+from gll.attacks.base import AbstractAttack
+from gll.attacks.carlini_wagner import CarliniWagner, CarliniWagnerPaper
+from gll.attacks.features import FeatureAttack
+from gll.attacks.gradient import FGSM, IFGSM, PGD
+from gll.attacks.norms import LInf
+from gll.attacks.objectives import DLR, AbstractObjective, BalancedMargin, CrossEntropy, Margin
+from gll.attacks.square import Square
+from gll.attacks.transfer import FixedNeighbours, Transfer
+from gll.names import require_name
+
+
+@final
+@dataclass(frozen=True)
+class Protocol:
+    """What the paper does with a data set.
+
+    Args:
+        table_eps: ε of its table, in normalised units.
+        eps: those of the curves. The text gives only the table's; the others are ours.
+        base, chunk: base and attacked samples in one graph, for FGSM and IFGSM.
+        few_base, few_chunk: the same for CW, and for our strong set.
+        cw_steps: of CW.
+        c: of CW.
+        table_c: that of its table.
+        alpha: the step of IFGSM, in normalised units.
+    """
+
+    table_eps: float
+    eps: tuple[float, ...]
+    base: int
+    chunk: int
+    few_base: int
+    few_chunk: int
+    cw_steps: int = 100
+    c: tuple[float, ...] = (1, 5, 10, 20, 50, 100, 200, 500, 1000)
+    table_c: float = 20
+    alpha: float = 0.05
+
+
+_SMALL_EPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3)
+PROTOCOLS = {
+    "mnist": Protocol(0.3, (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0), 10_000, 10_000, 1000, 1000),
+    "fashionmnist": Protocol(0.05, _SMALL_EPS, 500, 250, 500, 250),
+    "cifar10": Protocol(0.05, _SMALL_EPS, 500, 200, 500, 200, cw_steps=50),
+}
+OTHER = Protocol(0.3, (0.1, 0.3, 0.5, 1.0), 1000, 1000, 1000, 1000)
+
+
+@final
+@dataclass(frozen=True)
+class Radius:
+    """How far an image may be moved.
+
+    Args:
+        eps: in pixel units.
+        norm: how that is measured.
+        alpha: the step of IFGSM, in pixel units.
+    """
+
+    eps: float
+    norm: LInf
+    alpha: float
+
+    @property
+    def cube(self) -> float:
+        """The radius of the largest cube inside."""
+        return self.eps * (min(self.norm.scale) if isinstance(self.norm.scale, tuple) else self.norm.scale)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Recipe:
+    """What attacks are made of.
+
+    Args:
+        radii: an attack is made for each.
+        c: for CW in the paper's form.
+        protocol: the paper's.
+        steps, restarts: of PGD and of the attack on features.
+        queries: of Square.
+        classes: how many there are.
+        graph: whether the model under attack has a graph.
+        sources: models to transfer from, by name; made when they are needed.
+        aim: the model whose gradient the attacks follow, and its name; None: that of the model under attack.
+    """
+
+    radii: tuple[Radius, ...]
+    c: tuple[float, ...]
+    protocol: Protocol
+    steps: int
+    restarts: int
+    queries: int
+    classes: int
+    graph: bool
+    sources: Callable[[], dict[str, nn.Module]]
+    probe: Callable[[], nn.Module]
+    aim: tuple[nn.Module, str] | None = None
+
+    def aimed(self, attack: AbstractAttack) -> AbstractAttack:
+        """The attack, by the gradient that was asked for."""
+        return attack if self.aim is None else Transfer(attack, *self.aim)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Planned:
+    """An attack and the victim it is for.
+
+    Args:
+        attack: the attack.
+        sharp: in float64, with a tiny floor; otherwise the layer as it is used.
+        large: on the large graph of the protocol.
+    """
+
+    attack: AbstractAttack
+    sharp: bool = True
+    large: bool = False
+
+
+def _fgsm(r: Recipe) -> list[Planned]:
+    return [Planned(r.aimed(FGSM(a.eps, norm=a.norm)), sharp=False, large=True) for a in r.radii]
+
+
+def _ifgsm(r: Recipe) -> list[Planned]:
+    attacks = [IFGSM(a.eps, a.alpha, norm=a.norm) for a in r.radii]
+    return [Planned(r.aimed(attack), sharp=False, large=True) for attack in attacks]
+
+
+def _cw_paper(r: Recipe) -> list[Planned]:
+    return [Planned(r.aimed(CarliniWagnerPaper(c, steps=r.protocol.cw_steps)), sharp=False) for c in r.c]
+
+
+def _pgd(objective: AbstractObjective) -> Callable[[Recipe], list[Planned]]:
+    def make(r: Recipe) -> list[Planned]:
+        return [Planned(r.aimed(_steps(r, a, objective))) for a in r.radii]
+
+    return make
+
+
+def _steps(r: Recipe, radius: Radius, objective: AbstractObjective, targets: int = 0) -> PGD:
+    return PGD(radius.eps, r.steps, restarts=r.restarts, objective=objective, norm=radius.norm, targets=targets)
+
+
+def _targets(r: Recipe) -> list[Planned]:
+    return [Planned(r.aimed(_steps(r, a, Margin(), targets=3))) for a in r.radii]
+
+
+def _fixed(r: Recipe) -> list[Planned]:
+    _needs_graph("fixed", r)
+    return [Planned(FixedNeighbours(_steps(r, a, BalancedMargin()))) for a in r.radii]
+
+
+def _features(r: Recipe) -> list[Planned]:
+    _needs_graph("features", r)
+    return [Planned(FeatureAttack(a.eps, r.steps, norm=a.norm)) for a in r.radii]
+
+
+def _square(r: Recipe) -> list[Planned]:
+    return [Planned(Square(a.eps, r.queries, norm=a.norm)) for a in r.radii]
+
+
+def _cw(r: Recipe) -> list[Planned]:
+    return [Planned(r.aimed(CarliniWagner()))]
+
+
+def _probe(r: Recipe) -> list[Planned]:
+    source = r.probe()
+    return [Planned(Transfer(_steps(r, a, Margin()), source, "a linear probe on the same encoder")) for a in r.radii]
+
+
+def _transfer(r: Recipe) -> list[Planned]:
+    return [
+        Planned(Transfer(_steps(r, a, BalancedMargin()), source, name))
+        for name, source in r.sources().items()
+        for a in r.radii
+    ]
+
+
+def _autoattack(version: str) -> Callable[[Recipe], list[Planned]]:
+    def make(r: Recipe) -> list[Planned]:
+        from gll.attacks.autoattack import AutoAttack
+
+        return [Planned(AutoAttack(a.cube, version=version)) for a in r.radii]
+
+    return make
+
+
+def _needs_graph(name: str, r: Recipe) -> None:
+    if not r.graph:
+        raise ValueError(f"the attack {name!r} needs a graph head: the model under attack has none")
+
+
+NAMES: dict[str, Callable[[Recipe], list[Planned]]] = {
+    "fgsm": _fgsm,
+    "ifgsm": _ifgsm,
+    "cw-paper": _cw_paper,
+    "pgd": _pgd(CrossEntropy()),
+    "pgd-margin": _pgd(Margin()),
+    "pgd-balanced": _pgd(BalancedMargin()),
+    "pgd-dlr": _pgd(DLR()),
+    "pgd-targets": _targets,
+    "fixed": _fixed,
+    "features": _features,
+    "square": _square,
+    "cw": _cw,
+    "probe": _probe,
+    "transfer": _transfer,
+    "autoattack": _autoattack("standard"),
+    "autoattack-rand": _autoattack("rand"),
+}
+PAPER = ("fgsm", "ifgsm", "cw-paper")
+STRONG = (
+    "pgd", "pgd-margin", "pgd-balanced", "pgd-dlr", "pgd-targets", "fixed", "features", "square", "probe", "transfer",
+    "autoattack", "cw",
+)  # fmt: skip
+SETS = {"paper": PAPER, "strong": STRONG}
+
+
+def names_of(text: str) -> tuple[str, ...]:
+    """The names in a list such as "paper,square", each once.
+
+    >>> names_of("paper,pgd,fgsm")
+    ('fgsm', 'ifgsm', 'cw-paper', 'pgd')
+    >>> names_of("pdg")
+    Traceback (most recent call last):
+    ValueError: unknown attack 'pdg'; choose one of paper, strong, fgsm, ifgsm, ...
+    """
+    found: list[str] = []
+    for name in text.split(","):
+        require_name("attack", name.strip(), [*SETS, *NAMES])
+        found += SETS.get(name.strip(), (name.strip(),))
+    return tuple(dict.fromkeys(found))
+
+
+def left_out(text: str, recipe: Recipe, *, autoattack: bool) -> dict[str, str]:
+    """Which attacks of a set do not apply here, and why. One that was asked for by its own name is not among them."""
+    asked = {name.strip() for name in text.split(",")}
+    why: dict[str, str] = {}
+    if not recipe.graph:
+        why |= dict.fromkeys(("fixed", "features"), "the model has no graph")
+    if recipe.classes < 3:
+        why["pgd-dlr"] = "it needs three classes"
+    if not autoattack:
+        why["autoattack"] = "it is not installed (pip install gll[attacks])"
+    return {name: reason for name, reason in why.items() if name in names_of(text) and name not in asked}
+
+
+def plan(names: Iterable[str], recipe: Recipe) -> list[Planned]:
+    """The attacks of these names."""
+    return [planned for name in names for planned in NAMES[name](recipe)]

@@ -1,0 +1,207 @@
+"""Tables of an evaluation, made from its summary (`summary.json`): the paper's, all attacks, the checks.
+
+The first has the paper's columns (natural, FGSM, IFGSM, CW) and ours beside them: the per-sample worst over all attacks
+inside the ball, transferred images alone, and AutoAttack. Summaries hold figures only, so that they can be committed
+and tables in the documentation are made from them again. All errors are in percent.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+from rich.table import Table
+from rich.text import Text
+
+COLUMNS = ("natural", "FGSM", "IFGSM", "CW", "worst case", "transfer", "AutoAttack")
+NONE = "–"
+
+
+@final
+@dataclass(frozen=True)
+class Grid:
+    """Rows of text under a head.
+
+    >>> print(Grid("errors", ("model", "error"), (("GLL", "1.00"),), left=1).markdown())
+    | model | error |
+    |---|---:|
+    | GLL | 1.00 |
+    """
+
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    left: int = 1
+
+    def rich(self) -> Table:
+        """For a terminal."""
+        table = Table(title=self.title)
+        for place, name in enumerate(self.head):
+            table.add_column(Text(name), justify="left" if place < self.left else "right", overflow="fold")
+        for row in self.rows:
+            table.add_row(*map(Text, row))
+        return table
+
+    def markdown(self) -> str:
+        """For a page; without the title."""
+        lines = [self.head, *self.rows]
+        text = ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines]
+        marks = "|" + "".join("---|" if place < self.left else "---:|" for place in range(len(self.head)))
+        return "\n".join([text[0], marks, *text[1:]])
+
+
+def errors_at(summary: Mapping[str, Any], eps: float) -> dict[str, float | None]:
+    """The figures of the paper's table at one ε; None where there is no such attack.
+
+    Args:
+        summary: of an evaluation.
+        eps: in pixel units.
+    """
+    cells = [cell for group in summary["groups"] for cell in group["attacks"]]
+    found: dict[str, float | None] = dict.fromkeys(COLUMNS)
+    for column, name in (("FGSM", "fgsm"), ("IFGSM", "ifgsm"), ("CW", "cw-paper")):
+        # Where the gradient of another head was asked for, the paper's attacks are transferred ones.
+        for cell in (c for c in cells if c["attack"].lower() in (name, f"transfer {name}")):
+            at = cell["settings"].get("c") == summary["table_c"] if column == "CW" else _near(_eps(cell), eps)
+            found[column] = cell["error"] if at else found[column]
+    own = next((c for c in cells if c["attack"].lower().endswith("fgsm")), cells[0] if cells else None)
+    found["natural"] = None if own is None else own["natural"]
+    group = judged(summary)
+    worst = next((w for w in group["worst"] if _near(w["eps"], eps)), None) if group else None
+    if worst is not None:
+        found["worst case"], found["transfer"] = worst["error"], worst["by_kind"].get("transfer")
+        found["AutoAttack"] = worst["by_kind"].get("ensemble")
+    return found
+
+
+def judged(summary: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The group with the most attacks: where the worst case is taken. Groups differ in what is in the graph."""
+    groups: Sequence[dict[str, Any]] = summary["groups"]
+    return max(groups, key=lambda group: len(group["attacks"]), default=None)
+
+
+def radii(summary: Mapping[str, Any]) -> list[float]:
+    """Every ε of the attacks in L∞, in pixel units, ascending."""
+    found: list[float] = []
+    for cell in (c for group in summary["groups"] for c in group["attacks"]):
+        eps = _eps(cell)
+        if eps is not None and not any(_near(eps, other) for other in found):
+            found.append(eps)
+    return sorted(found)
+
+
+def paper_grid(summary: Mapping[str, Any]) -> Grid:
+    """The paper's table with our columns, a row for every ε."""
+    rows = []
+    for eps in radii(summary):
+        found = errors_at(summary, eps)
+        mark = " *" if _near(eps, summary["table_eps_pixels"]) else ""
+        unit = f"{eps / summary['unit']:.3g}{mark}"
+        rows.append((unit, f"{eps:.4g}", *(percent(found[column]) for column in COLUMNS)))
+    return Grid("Errors in percent", ("ε, normalised", "ε, of the range", *COLUMNS), tuple(rows), left=2)
+
+
+def attacks_grid(summary: Mapping[str, Any]) -> Grid:
+    """Every attack in a row."""
+    head = ("attack", "kind", "base", "chunk", "error, %", "zero gradients, %", "mean L∞", "mean L2²", "seconds")
+    rows = []
+    for group in summary["groups"]:
+        for cell in group["attacks"]:
+            figures = (percent(cell["error"]), percent(cell["zero_gradients"]))
+            moved = (f"{cell['mean_linf']:.4f}", f"{cell['mean_squared_l2']:.4f}", f"{cell['seconds']:.1f}")
+            base = NONE if group["base"] is None else f"{group['base']:,}"
+            rows.append((describe(cell), cell["kind"], base, f"{cell['chunk']:,}", *figures, *moved))
+    return Grid("Every attack", head, tuple(rows), left=2)
+
+
+def checks_grid(summary: Mapping[str, Any]) -> Grid:
+    """Every check in a row."""
+    rows = [
+        (check["name"], "passed" if check["passed"] else "FAILED", f"{check['figure']:.3g}", check["meaning"])
+        for check in summary["checks"]
+    ]
+    return Grid("Checks that distrust these numbers", ("check", "", "figure", "meaning"), tuple(rows), left=4)
+
+
+def compared(
+    summaries: Sequence[Mapping[str, Any]], paper: Mapping[str, Mapping[str, float]], eps: float | None = None
+) -> Grid:
+    """Several runs beside each other and beside the paper: mean ± standard deviation over seeds.
+
+    Args:
+        summaries: of runs on one data set.
+        paper: its errors in percent by "head, training" and column.
+        eps: in pixel units; None: that of the paper's table.
+    """
+    groups: dict[str, list[dict[str, float | None]]] = {}
+    for summary in summaries:
+        key = f"{summary['run']['head']}, {summary['run']['training']}"
+        at = summary["table_eps_pixels"] if eps is None else eps
+        groups.setdefault(key, []).append(errors_at(summary, at))
+    rows = []
+    for key, found in groups.items():
+        rows.append((key, str(len(found)), *(_spread([one[column] for one in found]) for column in COLUMNS)))
+        if key in paper:
+            theirs = (f"{paper[key][c]:.2f}" if c in paper[key] else NONE for c in COLUMNS)
+            rows.append(("  the paper", "1", *theirs))
+    return Grid("Errors in percent", ("model", "seeds", *COLUMNS), tuple(rows))
+
+
+def report(summary: Mapping[str, Any]) -> str:
+    """All of it as a page in Markdown."""
+    run = summary["run"]
+    lines = [f"# Attacks on {run['name']}", "", f"{summary['samples']:,} samples of {run['data']}; {run['about']}.", ""]
+    lines += [paper_grid(summary).markdown(), "", f"\\* the ε of the paper's table; CW has c = {summary['table_c']:g}."]
+    group = judged(summary)
+    if group is not None:
+        lines += [f"The worst case is the per-sample worst over {len(group['attacks'])} attacks, as far as they stay"]
+        lines += ["inside the ball."]
+    for title, grid in (("Checks", checks_grid(summary)), ("Every attack", attacks_grid(summary))):
+        lines += ["", f"## {title}", "", grid.markdown()]
+    lines += ["", "## What is in the graph", ""]
+    lines += [f"- {text}" for text in dict.fromkeys(t for g in summary["groups"] for t in g["threats"])] or [
+        "No graph."
+    ]
+    lines += [f"- {note}" for note in summary["notes"]]
+    return "\n".join(lines) + "\n"
+
+
+def describe(cell: Mapping[str, Any]) -> str:
+    """An attack in a few words.
+
+    >>> describe({"attack": "pgd", "settings": {"eps": 0.1, "objective": "Margin", "steps": 40, "restarts": 2}})
+    'pgd, eps 0.1, objective Margin, steps 40, restarts 2'
+    """
+    known = ("eps", "c", "objective", "targets", "steps", "restarts", "queries", "source", "version")
+    parts = []
+    for key in known:
+        value = cell["settings"].get(key)
+        value = value["name"] if isinstance(value, Mapping) else value
+        if value is not None and not (key in ("targets",) and value == 0) and not (key == "restarts" and value == 1):
+            parts.append(f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}")
+    return ", ".join([cell["attack"], *parts])
+
+
+def percent(share: float | None) -> str:
+    """A share in percent, or a dash."""
+    return NONE if share is None else f"{100 * share:.2f}"
+
+
+def _spread(values: Sequence[float | None]) -> str:
+    known = [100 * value for value in values if value is not None]
+    if not known:
+        return NONE
+    mean = f"{statistics.fmean(known):.2f}"
+    return f"{mean} ± {statistics.stdev(known):.2f}" if len(known) > 1 else mean
+
+
+def _eps(cell: Mapping[str, Any]) -> float | None:
+    norm = cell["settings"].get("norm")
+    name = norm["name"] if isinstance(norm, Mapping) else norm
+    return cell["settings"].get("eps") if name == "LInf" else None
+
+
+def _near(a: float | None, b: float | None) -> bool:
+    return a is not None and b is not None and abs(a - b) <= 1e-9 + 1e-6 * abs(b)

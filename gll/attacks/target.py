@@ -1,0 +1,244 @@
+"""What `gll attack` was asked for, and what it attacks: a run, its test samples, and victims made of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+
+from gll.attacks.graph_victim import GraphVictim
+from gll.attacks.norms import LInf
+from gll.attacks.probe import linear_probe
+from gll.attacks.sets import OTHER, PROTOCOLS, Protocol, Radius, Recipe, names_of
+from gll.attacks.threat import Inference, Queries
+from gll.attacks.units import Normalised
+from gll.attacks.victims import victim_of
+from gll.data.random import generator
+from gll.data.samples import TrainTest
+from gll.names import require_name
+from gll.train.config import with_values
+from gll.train.model import CHECKPOINT, data_of, find_device
+from gll.train.runs import Run, RunError
+
+PLAIN_HEADS = ("mlp", "linear", "probe")
+
+
+@final
+@dataclass(frozen=True)
+class Request:
+    """What was asked for.
+
+    Args:
+        run: the run directory.
+        attacks: names of attacks and of sets, with commas between.
+        eps: every ε; empty: the paper's.
+        normalised: ε are in normalised units.
+        c: every c of CW in the paper's form; empty: the paper's.
+        samples: how many test samples; 0: all.
+        base, chunk: nodes of a graph; 0: the paper's.
+        joint: queries share a graph, else each has its own.
+        inductive: a query is joined to a base that was solved without it.
+        transfer: runs to transfer attacks from.
+        head_at_test: a graph head in place of that of the run.
+        gradient_of: whose gradient the attacks follow: own, mlp or gll.
+        steps, restarts, queries: of the strong set.
+        out: the folder; None: attack in that of the run.
+        resume: go on with what is there.
+        seed: of the base, the samples and all that is random.
+        device, root: as elsewhere.
+    """
+
+    run: Path
+    attacks: str = "paper"
+    eps: tuple[float, ...] = ()
+    normalised: bool = False
+    c: tuple[float, ...] = ()
+    samples: int = 0
+    base: int = 0
+    chunk: int = 0
+    joint: bool = True
+    inductive: bool = False
+    transfer: tuple[Path, ...] = ()
+    head_at_test: str | None = None
+    gradient_of: str = "own"
+    steps: int = 40
+    restarts: int = 2
+    queries: int = 1000
+    out: Path | None = None
+    resume: bool = False
+    seed: int = 0
+    device: str = "auto"
+    root: Path | None = None
+
+    def __post_init__(self) -> None:
+        require_name("gradient", self.gradient_of, ("own", "mlp", "gll"))
+        names_of(self.attacks)
+        bad = [e for e in self.eps if not 0 <= e < float("inf")] + [c for c in self.c if not 0 < c < float("inf")]
+        if bad:
+            raise ValueError(f"ε must be at least 0 and c above 0, both finite, got {bad[0]}")
+        if "transfer" in (name.strip() for name in self.attacks.split(",")) and not self.transfer:
+            raise ValueError("the attack 'transfer' needs runs to transfer from: --transfer RUN")
+
+
+@final
+class Target:
+    """A run, its test samples, and the victims that are made of it.
+
+    Args:
+        request: what was asked for.
+    """
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.device = find_device(request.device)
+        self.run = _open(request.run, request.root)
+        self.data: TrainTest = data_of(self.run, self.device)
+        if not self.data.is_image:
+            raise RunError(f"{self.data.name} has points, not images: attacks move pixels between 0 and 1")
+        if not len(self.data.test):
+            raise RunError(f"{self.data.name} has no test samples to attack")
+        known = PROTOCOLS.get(self.data.name.lower(), OTHER)
+        n = min(request.samples or len(self.data.test), len(self.data.test))
+        order = torch.randperm(len(self.data.test), generator=generator(request.seed, "attacked samples"))
+        index = order[:n].sort().values.to(self.data.test.device)
+        self.images = self.data.test[index].float() / 255
+        self.labels: Tensor = self.data.test_labels[index]
+        labelled = len(self.run.split.labelled)
+        self.protocol: Protocol = replace(
+            known,
+            base=min(request.base or known.base, labelled),
+            few_base=min(request.base or known.few_base, labelled),
+            chunk=min(request.chunk or known.chunk, n),
+            few_chunk=min(request.chunk or known.few_chunk, n),
+        )
+        self._made: dict[tuple[str, int, bool, str | None], nn.Module] = {}
+
+    def victim(self, base: int, sharp: bool, head: str | None = None, run: Run | None = None) -> nn.Module:
+        """A victim; each is made once."""
+        run = run or self.run
+        key = (str(run.directory), base, sharp, head)
+        if key not in self._made:
+            alone = Inference.INDUCTIVE if self.request.inductive else Inference.TRANSDUCTIVE
+            made = victim_of(
+                run,
+                base=min(base, len(run.split.labelled)),
+                queries=Queries.JOINT if self.request.joint else Queries.ALONE,
+                inference=alone,
+                head_at_test=head,
+                exact_gradient=sharp,  # the strong set differentiates through WNLL's graph; the paper does not
+                seed=self.request.seed,
+                device=self.device,
+            ).requires_grad_(False)
+            self._made[key] = made.sharpened() if sharp and isinstance(made, GraphVictim) else made
+        return self._made[key]
+
+    def judged(self, base: int, sharp: bool) -> nn.Module:
+        """The model under attack."""
+        return self.victim(base, sharp, self.request.head_at_test)
+
+    @cached_property
+    def has_graph(self) -> bool:
+        """Whether the model under attack has a graph."""
+        return isinstance(self.judged(self.protocol.few_base, False), GraphVictim)
+
+    def aim(self) -> tuple[nn.Module, str] | None:
+        """The model whose gradient was asked for, if it is another than the one under attack."""
+        wanted, own = self.request.gradient_of, self.run.config.model.head
+        own = "mlp" if own in PLAIN_HEADS else own
+        if wanted in ("own", self.request.head_at_test or own):
+            return None
+        if wanted not in ("gll", own):
+            raise ValueError(f"{self.run.directory} has no {wanted} head whose gradient could be followed, but {own}")
+        head = None if wanted == own else "gll"
+        return self.victim(self.protocol.few_base, False, head), f"the {wanted} head of the same run"
+
+    def probe(self) -> nn.Module:
+        """A linear classifier on the encoder of the model under attack, fitted to labelled training samples."""
+        labelled = self.run.split.labelled.to(self.data.train.device)
+        images, labels = self.data.train[labelled][:10_000].float() / 255, self.data.train_labels[labelled][:10_000]
+        judged = self.judged(self.protocol.few_base, False)
+        options: dict[str, Any] = {"num_classes": self.data.num_classes}
+        if isinstance(judged, GraphVictim):
+            return linear_probe(judged, images, labels, **options).requires_grad_(False)
+        encoder: nn.Module = judged.model[0]  # type: ignore[index, assignment]
+        options |= {"mean": self.data.mean, "std": self.data.std}
+        return linear_probe(encoder, images, labels, **options).requires_grad_(False)
+
+    def sources(self) -> dict[str, nn.Module]:
+        """The runs to transfer from, by name and checkpoint."""
+        found: dict[str, nn.Module] = {}
+        for path in self.request.transfer:
+            run = _open(path, self.request.root)
+            shape = tuple(data_of(run).test.shape[1:])
+            if shape != tuple(self.images.shape[1:]):
+                raise RunError(f"{path} has images of shape {shape}, those under attack {tuple(self.images.shape[1:])}")
+            name = f"{run.config.name}, seed {run.config.seed} ({_checkpoint(run)[:8]})"
+            found[name] = self.victim(self.protocol.few_base, True, None, run)
+        return found
+
+    def radii(self) -> tuple[Radius, ...]:
+        """Every ε, in pixel units."""
+        alpha = Normalised(self.data.std, self.protocol.alpha).pixels
+        if self.request.eps and not self.request.normalised:
+            return tuple(Radius(eps, LInf(), alpha) for eps in self.request.eps)
+        paper = self.protocol.eps if "ifgsm" in names_of(self.request.attacks) else (self.protocol.table_eps,)
+        lengths = [Normalised(self.data.std, eps) for eps in self.request.eps or paper]
+        return tuple(Radius(length.pixels, length.norm, alpha) for length in lengths)
+
+    def recipe(self) -> Recipe:
+        """What the attacks are made of."""
+        r = self.request
+        return Recipe(
+            self.radii(), r.c or self.protocol.c, self.protocol, r.steps, r.restarts, r.queries,
+            self.data.num_classes, self.has_graph, self.sources, self.probe, self.aim(),
+        )  # fmt: skip
+
+    def about(self) -> dict[str, Any]:
+        """What all results share."""
+        pixels = hashlib.sha256(self.images.cpu().numpy().tobytes() + self.labels.cpu().numpy().tobytes())
+        return {
+            "run": f"{self.run.config.name}, seed {self.run.config.seed}",
+            "checkpoint": _checkpoint(self.run),
+            "data": self.data.name,
+            "samples": len(self.images),
+            "pixels": pixels.hexdigest(),
+            "head at test": self.request.head_at_test,
+            "seed": self.request.seed,
+        }
+
+
+def numbers(option: str, text: str) -> tuple[float, ...]:
+    """Numbers or fractions with commas between.
+
+    >>> numbers("--eps", "0.1, 51/255")
+    (0.1, 0.2)
+    >>> numbers("--eps", "8:255")
+    Traceback (most recent call last):
+    ValueError: --eps takes numbers with commas between, such as 0.1,8/255; got '8:255'
+    """
+    try:
+        parts = [part.split("/") for part in text.split(",")] if text.strip() else []
+        return tuple(float(first) / math.prod(map(float, rest)) for first, *rest in parts)
+    except (ValueError, ZeroDivisionError):
+        raise ValueError(f"{option} takes numbers with commas between, such as 0.1,8/255; got {text!r}") from None
+
+
+def _open(path: Path, root: Path | None) -> Run:
+    run = Run.open(path, writes=False)
+    return run if root is None else replace(run, config=with_values(run.config, f"data.root={json.dumps(str(root))}"))
+
+
+def _checkpoint(run: Run) -> str:
+    """A checksum of the trained weights."""
+    path = run.directory / "checkpoints" / f"{CHECKPOINT}.safetensors"
+    if not path.is_file():
+        raise RunError(f"{run.directory} has no trained model yet; go on with `gll train --resume {run.directory}`")
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
