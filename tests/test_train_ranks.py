@@ -30,9 +30,13 @@ from tests.tiny_runs import WARM, lines, tiny
 PLAIN = ["data.name=moons", "model.encoder=mlp", "data.labels=30 each", "base.size=10", "train.graph=gathered"]
 PLAIN += ["model.head_options.normalize=false", "base.strategy=fixed", "train.optimizer=sgd", "train.lr=0.05"]
 SWITCH = ["model.switch_at=2", "train.weight_decay=0.5", "train.epochs=4"]
+# Where an attack starts at random, every process draws for itself.
+ATTACKED = ["adversarial.eps=0.1", "adversarial.random_start=false", "adversarial.steps=2"]
 RUNS = {
     "plain": PLAIN,
     "switch": [*PLAIN, *SWITCH],
+    "attacked": [*PLAIN, *ATTACKED],
+    "attacked-probe": [*PLAIN, *ATTACKED, "adversarial.against=probe"],
     "odd": ["train.batch=61"],
     "odd-labelled": ["train.labelled=21"],
     "warm": ["train.epochs=0", "warmup.save_every=1", *WARM, "warmup.epochs=2"],
@@ -49,7 +53,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, 
     return folder, [json.loads((folder / f"rank{rank}.json").read_text()) for rank in (0, 1)]
 
 
-@pytest.mark.parametrize("name", ["plain", "switch"])
+@pytest.mark.parametrize("name", ["plain", "switch", "attacked", "attacked-probe"])
 def test_two_processes_train_as_one(tmp_path: Path, two: tuple[Path, list[dict[str, str]]], name: str) -> None:
     """Losses, errors and all parameters; of a switch also those of the head that is not at work."""
     folder, refused = two

@@ -86,11 +86,9 @@ class Adversary:
         self.ranks.same_everywhere(self.model.encoder, parameters=False)
         self.model.eval()
         try:
-            attacked = self._attack(x, y, sizes, epoch, step, notes)
+            return self._attack(x, y, sizes, epoch, step, notes)
         finally:
             self.model.train()
-        notes.note("attack", attacked)
-        return attacked
 
     def _attack(self, x: Tensor, y: Tensor, sizes: tuple[int, int, int], epoch: int, step: int, notes: Notes) -> Tensor:
         b, l, _ = sizes
@@ -103,16 +101,22 @@ class Adversary:
             chance = generator(self.config.seed, "attack", epoch, step, self.ranks.rank, device=x.device)
             drawn = torch.rand(image.shape, generator=chance, device=x.device)
             moved = (image + self.eps * (2 * drawn - 1)).clamp_(low, high)
+        total = x.new_zeros(
+            (), dtype=torch.float64
+        )  # finite if all it sums is: the sign of NaN is 0, and would hide it
         for _ in range(self.steps):
             moved = moved.detach().requires_grad_()
             with torch.enable_grad():
                 z = features(self.encoder, moved, self.config)
-                notes.note("attack", z)
+                total += z.detach().sum(dtype=torch.float64)
+                notes.note("attack", total)  # before the head, which may refuse features that are not finite
                 queries = torch.cat([z[l:], z_other])
-                nodes = self.graphs.nodes(self.ranks, z_base, y[:b], z[:l], y[b : b + l], queries)
+                nodes = self.graphs.nodes(self.ranks, z_base, y[: len(z_base)], z[:l], y[b : b + l], queries)
                 harm = self.opponent.harm(self.model.head, nodes)
                 (slope,) = torch.autograd.grad(harm, moved)
+            total += slope.sum(dtype=torch.float64)
             moved = (moved.detach() + self.step * slope.sign()).clamp_(low, high)
+        notes.note("attack", total)
         return torch.cat([x[:b], moved, x[end:]])
 
     def _constant(self, x: Tensor) -> Tensor:
