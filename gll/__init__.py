@@ -1,70 +1,37 @@
-"""gll: graph learning layers for PyTorch."""
+"""gll: graph learning layers for PyTorch.
 
+The public names are those of `public.py`. They are imported when the first of them is asked for: importing PyTorch,
+SciPy and scikit-learn takes seconds, which `gll --help` and a mistake on the command line should not cost.
+"""
+
+import importlib
+import importlib.util
 from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
 
-from gll import active, calibration, methods, reweight, solvers
-from gll.equations import AbstractEquation, Laplace, Poisson, SoftLaplace
-from gll.estimator import GraphLearningClassifier
-from gll.faiss import Faiss
-from gll.features import Metric
-from gll.graph import Graph, Normalization, Topology
-from gll.implicit import solve
-from gll.labels import Labels
-from gll.loop import ActiveLearner, Suggestion
-from gll.neighbors import AbstractNeighborSearch, Exact
-from gll.nn import GraphLearningLayer
-from gll.nonlinear import Elliptic, GinzburgLandau, PLaplace
-from gll.projected import AutoSearch, Projected, RecallWarning, recall
-from gll.propagation import ClassPriorWarning
-from gll.similarity import Constant, Gaussian, SelfTuned, Symmetrize, edge_sqdist, knn_graph
-from gll.solution import RESULT, Solution, SolveError
-from gll.unreached import Unreached, UnreachedWarning
+if TYPE_CHECKING:
+    from gll.public import *  # noqa: F403
+    from gll.public import __all__ as __all__
 
 try:
     __version__ = version("gll")
 except PackageNotFoundError:  # a checkout on the path that is not installed
     __version__ = "0.0.0"
 
-__all__ = [
-    "RESULT",
-    "AbstractEquation",
-    "AbstractNeighborSearch",
-    "ActiveLearner",
-    "AutoSearch",
-    "ClassPriorWarning",
-    "Constant",
-    "Elliptic",
-    "Exact",
-    "Faiss",
-    "Gaussian",
-    "GinzburgLandau",
-    "Graph",
-    "GraphLearningClassifier",
-    "GraphLearningLayer",
-    "Labels",
-    "Laplace",
-    "Metric",
-    "Normalization",
-    "PLaplace",
-    "Poisson",
-    "Projected",
-    "RecallWarning",
-    "SelfTuned",
-    "SoftLaplace",
-    "Solution",
-    "SolveError",
-    "Suggestion",
-    "Symmetrize",
-    "Topology",
-    "Unreached",
-    "UnreachedWarning",
-    "active",
-    "calibration",
-    "edge_sqdist",
-    "knn_graph",
-    "methods",
-    "recall",
-    "reweight",
-    "solve",
-    "solvers",
-]
+
+if not TYPE_CHECKING:  # else every name would pass for a checker of types
+
+    def __getattr__(name: str) -> Any:
+        """A name that is not here yet: a module of the package, or one of the public names, which then all come."""
+        if name == "__all__" or not name.startswith("_"):
+            if importlib.util.find_spec(f"gll.{name}") is not None:
+                return importlib.import_module(f"gll.{name}")
+            public = importlib.import_module("gll.public")
+            if name == "__all__" or name in public.__all__:
+                globals().update({each: getattr(public, each) for each in ("__all__", *public.__all__)})
+                return globals()[name]
+        raise AttributeError(f"module 'gll' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *importlib.import_module("gll.public").__all__})

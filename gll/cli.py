@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from gll.data.commands import app as data_app
+from gll.data_commands import app as data_app
 
 app = typer.Typer(
     help="Graph learning layers: spread a few labels over a similarity graph, with exact gradients.",
@@ -40,6 +40,19 @@ def main(
     """Graph learning layers: spread a few labels over a similarity graph, with exact gradients."""
 
 
+def _refuse_early(command: str, config: Path | None, overrides: list[str] | None, resume: Path | None) -> None:
+    """Say what is wrong with the text of a config, before PyTorch is imported, which takes seconds."""
+    from gll.train.config import load_config
+    from gll.train.toml import ConfigError
+
+    try:
+        if config is not None and resume is None:
+            load_config(config, overrides or [])
+    except ConfigError as error:
+        Console(stderr=True, soft_wrap=True, highlight=False).print(Text.assemble((f"{command}: ", "red"), str(error)))
+        raise typer.Exit(1) from None
+
+
 @app.command()
 def train(
     config: Annotated[Path | None, typer.Argument(help="A config (TOML), such as one in configs/.")] = None,
@@ -55,6 +68,7 @@ def train(
 
         print(listing())
         return
+    _refuse_early("gll train", config, overrides, resume)
     from gll.train.commands import run_train
 
     raise typer.Exit(run_train(config, overrides or [], resume, console))
@@ -69,6 +83,7 @@ def pretrain(
     resume: Annotated[Path | None, typer.Option(metavar="DIR", help="Go on with a warm-up that was stopped.")] = None,
 ) -> None:
     """Warm an encoder up on all samples, labelled or not, without a head, into a run directory."""
+    _refuse_early("gll pretrain", config, overrides, resume)
     from gll.train.pretrain_command import run_pretrain
 
     raise typer.Exit(run_pretrain(config, overrides or [], resume, console))
