@@ -16,8 +16,9 @@ from torch import Tensor
 from gll.equations import AbstractEquation
 from gll.graph import Topology
 from gll.labels import Labels
+from gll.numbering import Numbering
 from gll.operators import Operator
-from gll.sums import order_by, sum_into
+from gll.sums import sum_into
 
 FEW = 0.9  # share of free nodes from which on edges between labelled ones are not worth sorting out
 
@@ -53,7 +54,7 @@ class Problem:
         classes: number of columns C.
         components: (m,) components, where constants are to be projected out.
         groups: (m,) components, where there are several and they are known.
-        numbered: whether the free nodes come in another order than in the graph.
+        numbering: the order that the free nodes come in, where it is not that of the graph.
     """
 
     inputs: Inputs
@@ -63,7 +64,7 @@ class Problem:
     classes: int
     components: Tensor | None
     groups: Tensor | None = None
-    numbered: bool = False
+    numbering: Numbering | None = None
 
     @classmethod
     def build(
@@ -75,15 +76,16 @@ class Problem:
         classes: int,
         components: Tensor | None,
         singular: bool,
-        order: Tensor | None = None,
+        numbering: Numbering | None = None,
     ) -> Problem:
         """Sort out nodes and edges: `free_mask` marks the unknowns, `dropped` the nodes to ignore.
 
-        `order` is a numbering of the nodes that the solver likes: the unknowns then come in that order.
+        The unknowns come in the order of `numbering`, where the solver has one.
         """
-        free, numbered = torch.nonzero(free_mask).squeeze(1), False
-        if order is not None and len(order) == topology.num_nodes:
-            free, numbered = order[free_mask[order]], True
+        if numbering is not None and len(numbering.order) == topology.num_nodes:
+            free = numbering.order[free_mask[numbering.order]]
+        else:
+            free, numbering = torch.nonzero(free_mask).squeeze(1), None
         if dropped is None and len(free) >= FEW * topology.num_nodes:
             active = None
         else:
@@ -97,7 +99,7 @@ class Problem:
             part = torch.unique(components[free], return_inverse=True)[1]
         several = part is not None and int(part.max()) > 0
         own, groups = part if singular else None, part if several else None
-        return cls(inputs, topology, active, free, classes, own, groups, numbered)
+        return cls(inputs, topology, active, free, classes, own, groups, numbering)
 
     def with_equation(self, equation: AbstractEquation) -> Problem:
         """The same nodes, edges and labels under another equation."""
@@ -164,12 +166,15 @@ class Problem:
         excess = u.new_zeros(n) if excess is None else excess
         excess = excess if pull is None else excess + pull.view(-1, *([1] * (excess.dim() - 1)))
         excess = excess.index_select(0, self.free)
-        if len(self.free) == n and not self.numbered:
+        if len(self.free) == n and self.numbering is None:
             return Operator(t, weight, excess, self.components, self.groups)
         local = torch.full((n,), -1, device=self.free.device)
         local[self.free] = torch.arange(len(self.free), device=self.free.device)
+        if self.numbering is not None:
+            renumbered = self.numbering.of(t)
+            local, t, weight = local[self.numbering.order], renumbered.topology, weight[renumbered.edge]
         a, b = local[t.i], local[t.j]
-        inside = torch.nonzero((a >= 0) & (b >= 0)).squeeze(1)
+        inside = (a >= 0) & (b >= 0)
         # Edges to the boundary add to the excess of their free end (the larger of the two, as the other is -1).
         across = torch.nonzero((a < 0) ^ (b < 0)).squeeze(1)
         outflow = sum_into(len(self.free), torch.maximum(a[across], b[across]), weight[across])
@@ -181,10 +186,9 @@ class Problem:
             )
         else:
             excess = excess + outflow
-        a, b, weight = a[inside], b[inside], weight[inside]
-        if self.numbered:  # otherwise the free nodes have kept their order, and the edges are sorted with i < j
-            a, b = torch.minimum(a, b), torch.maximum(a, b)
-            second = order_by(b, len(self.free))
-            place = second[order_by(a[second], len(self.free))]
-            a, b, weight = a[place], b[place], weight[place]
-        return Operator(Topology(len(self.free), a, b), weight, excess, self.components, self.groups, self.free)
+        # The free nodes have kept their order, so the edges stay sorted, with i < j.
+        if self.numbering is not None:
+            part = renumbered.part(local, inside)
+        else:
+            part = Topology(len(self.free), a[inside], b[inside])
+        return Operator(part, weight[inside], excess, self.components, self.groups, self.free)

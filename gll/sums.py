@@ -8,6 +8,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+FOLD = 64  # short rows that are read as one long one
+
 
 def take(u: Tensor, index: Int[Tensor, " m"]) -> Tensor:
     """Rows of u. On a GPU in the form whose backward pass gives the same sum every time."""
@@ -21,8 +23,12 @@ def sum_into(bins: int, index: Int[Tensor, " m"], value: Tensor) -> Tensor:
 
 
 def column_max(v: Float[Tensor, "m c"]) -> Float[Tensor, " c"]:
-    """The largest entry of every column: `amax`, which is four times slower on a CPU than finding where it stands."""
-    return v.max(0).values if v.device.type == "cpu" and len(v) else v.amax(0)
+    """The largest entry of every column: `amax`, which is slow on a CPU where rows are short; so fold them first."""
+    if v.device.type != "cpu" or len(v) < 2 * FOLD:
+        return v.amax(0)
+    whole = len(v) - len(v) % FOLD
+    folded = v[:whole].reshape(whole // FOLD, -1).amax(0).view(FOLD, -1)
+    return torch.cat([folded, v[whole:]]).amax(0)
 
 
 def order_by(row: Int[Tensor, " m"], bins: int) -> Int[Tensor, " m"]:

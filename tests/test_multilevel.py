@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -11,9 +12,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import gll
+from gll.numbering import Numbering
 from gll.operators import Operator
 from gll.solvers import Auto, ConjugateGradient, Multilevel
 from gll.solvers.multilevel import find_groups
+from gll.solvers.scaled import plain_product
 from tests.problems import F64, graph_of, random_graph
 
 
@@ -148,12 +151,14 @@ def test_numbering_lays_every_group_of_every_level_side_by_side() -> None:
     topology, edge = gll.Topology.from_pairs(graph.num_nodes, shuffle[graph.topology.i], shuffle[graph.topology.j])
     mixed = gll.Graph(topology, torch.zeros_like(graph.weight).index_put((edge,), graph.weight))
     groups = Multilevel.of(mixed, coarsest=1)
-    order = groups.numbering()
-    assert order is not None
+    numbering = groups.numbering()
+    assert numbering is not None
+    order = numbering.order
     assert order.sort().values.equal(torch.arange(graph.num_nodes))
     member = order
     for group in groups.groups or ():
         member = group[member]
+        assert member[1:].ge(member[:-1]).all()
         assert int((member[1:] != member[:-1]).sum()) == int(group.max())  # a new group begins once for each
     assert Multilevel().numbering() is None
     assert ConjugateGradient().numbering() is None
@@ -172,10 +177,70 @@ def test_numbering_of_the_unknowns_changes_neither_values_nor_gradients(
     found = []
     groups = Multilevel.of(graph, coarsest=2)
     for solver in (Auto(), Auto(multilevel=groups), ConjugateGradient(preconditioner=groups)):
-        assert solver.numbering() is None or not solver.numbering().equal(torch.arange(60))  # type: ignore[union-attr]
+        assert solver.numbering() is None or not solver.numbering().order.equal(torch.arange(60))  # type: ignore[union-attr]
         value = gll.solve(equation, graph.with_weight(weight), labels, solver=solver).value
         (slope,) = torch.autograd.grad((value * torch.arange(3)).square().sum(), weight)
         found.append((value.detach(), slope))
     for value, slope in found[1:]:
         torch.testing.assert_close(value, found[0][0], rtol=1e-8, atol=1e-10)
         torch.testing.assert_close(slope, found[0][1], rtol=1e-7, atol=1e-9)
+
+
+@given(st.integers(0, 10**6), st.floats(0, 1))
+def test_a_part_of_a_renumbered_topology_is_what_sorting_it_anew_gives(seed: int, share: float) -> None:
+    graph = random_graph(24, seed=seed % 1000)
+    t, generator = graph.topology, torch.Generator().manual_seed(seed)
+    numbering = Numbering(torch.randperm(24, generator=generator))
+    renumbered = numbering.of(t)
+    assert numbering.of(t) is renumbered
+    free = torch.rand(24, generator=generator) < share  # by new numbers
+    local = torch.where(free, free.cumsum(0) - 1, -1)
+    a, b = local[renumbered.topology.i], local[renumbered.topology.j]
+    part = renumbered.part(local, (a >= 0) & (b >= 0))
+    place = torch.empty_like(numbering.order)
+    place[numbering.order] = torch.arange(24)
+    i, j = local[place[t.i]], local[place[t.j]]
+    kept = (i >= 0) & (j >= 0)
+    expected, _ = gll.Topology.from_pairs(int(free.sum()), i[kept], j[kept])
+    assert part.num_nodes == expected.num_nodes
+    assert part.i.equal(expected.i)
+    assert part.j.equal(expected.j)
+    for mine, other in zip(part.csr, expected.csr, strict=True):
+        assert mine.equal(other)
+    old = renumbered.edge
+    ends = torch.stack([place[t.i[old]], place[t.j[old]]]).sort(0).values
+    assert ends.equal(torch.stack([renumbered.topology.i, renumbered.topology.j]))
+
+
+@pytest.mark.parametrize("rounding", [None, 1.0])
+def test_loose_solves_take_residuals_from_a_product_and_where_it_rounds_too_much_from_differences(
+    rounding: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used = []
+
+    def product(operator: Operator) -> tuple[Callable[[Tensor], Tensor], float]:
+        used.append(operator)
+        apply, own = plain_product(operator)
+        return apply, own if rounding is None else rounding
+
+    monkeypatch.setattr("gll.solvers.judge.MANY", 10)
+    monkeypatch.setattr("gll.solvers.judge.plain_product", product)
+    graph, labels = clusters(30, 6, 1e-2), gll.Labels(torch.tensor([0, 90]), torch.eye(2, dtype=F64))
+    exact = gll.solve(gll.Laplace(), graph, labels, solver=gll.solvers.Cholesky()).value
+    assert not used
+    found = gll.solve(gll.Laplace(), graph, labels, solver=ConjugateGradient(rtol=1e-5))
+    assert len(used) == 1
+    assert found.error <= 1e-5
+    torch.testing.assert_close(found.value, exact, rtol=0, atol=1e-5)
+    gll.solve(gll.Laplace(), graph, labels, solver=ConjugateGradient(rtol=1e-8))
+    assert len(used) == 1  # a strict solve never does
+
+
+def test_plain_product_is_the_operator_and_its_rounding_is_a_bound() -> None:
+    graph = clusters(30, 6, 1e-9)
+    operator = operator_of(graph, 1e-12)
+    apply, rounding = plain_product(operator)
+    v = torch.rand(graph.num_nodes, 5, generator=torch.Generator().manual_seed(0), dtype=F64)
+    gap = (apply(v) - operator.matvec(v)).abs() / operator.diagonal[:, None]
+    assert float(gap.max()) <= rounding * float(v.abs().max())
+    assert rounding < 1e-14

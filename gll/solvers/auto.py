@@ -8,6 +8,7 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
+from gll.numbering import Numbering
 from gll.operators import Operator
 from gll.solution import RESULT
 from gll.solvers.base import AbstractLinearSolver, Goal
@@ -93,7 +94,7 @@ class Auto(AbstractLinearSolver):
     def report(self, state: Any) -> str:
         return str(state.why)
 
-    def numbering(self) -> Tensor | None:
+    def numbering(self) -> Numbering | None:
         return self.multilevel.numbering()
 
     def sharpen(self, state: Any) -> bool:

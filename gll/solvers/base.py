@@ -19,6 +19,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from gll.numbering import Numbering
 from gll.operators import Operator
 from gll.solution import RESULT
 from gll.sums import column_max
@@ -89,8 +90,8 @@ class AbstractLinearSolver(ABC):
         """Which method did run."""
         return repr(self)
 
-    def numbering(self) -> Tensor | None:
-        """The nodes of the graph in an order that has neighbours close together, where one is known."""
+    def numbering(self) -> Numbering | None:
+        """An order of the nodes that has neighbours close together, where one is known."""
         return None
 
     def is_direct(self, state: Any) -> bool:
@@ -127,6 +128,7 @@ class AbstractLinearSolver(ABC):
         rtol: float | None = None,
         size: Tensor | None = None,
         bounds: int = 0,
+        product: Callable[[Tensor], Tensor] | None = None,  # x -> A x, if not by differences
     ) -> LinearSolution:
         """Solve and correct. The last `bounds` columns are h of `judge.py`, where A h ≥ diagonal / 2 is enough."""
         rhs = operator.project(rhs)
@@ -140,7 +142,7 @@ class AbstractLinearSolver(ABC):
         x, result, steps = self.compute(state, rhs, goal)
         x, best, correction = operator.project(x), float("inf"), None
         for done in range(16):
-            residual = operator.project(rhs - operator.matvec(x))
+            residual = operator.project(rhs - (product or operator.matvec)(x))
             ask, sizes = (residual / per_node).abs(), torch.maximum(operator.size_of(x), goal.size)
             relative = column_max(ask / positive(sizes))
             worst_yet = relative[:exact].max() if exact else ask.new_zeros(())

@@ -1,10 +1,9 @@
 """Conjugate gradients for all columns at once.
 
-The operator is scaled to a unit diagonal, so Jacobi's preconditioner is built in; a stronger one (`amg.py`) can be
-plugged in. Each column stops by itself, when no node asks for a correction |r_i|/A_ii larger than rtol max|x|, where r
-is the recursively updated residual. `AbstractLinearSolver.run` then checks the true residual and restarts from it if
-rounding has parted the two. Large systems are bound by memory: there it pays to iterate in float32, four digits at a
-time, on true residuals in float64.
+The operator is scaled to a unit diagonal, so Jacobi's preconditioner is built in; others (`amg.py`) can be plugged in.
+Each column stops when no node asks for a correction |r_i|/A_ii larger than rtol max|x|, where r is updated recursively;
+`AbstractLinearSolver.run` then checks the true residual and restarts from it if rounding has parted the two. Large
+systems are bound by memory: there it pays to iterate in float32, four digits at a time, on residuals in float64.
 
 Read next: `implicit.py`.
 """
@@ -19,6 +18,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from gll.numbering import Numbering
 from gll.operators import Operator
 from gll.solution import RESULT
 from gll.solvers.base import AbstractLinearSolver, Goal
@@ -57,7 +57,7 @@ class ConjugateGradient(AbstractLinearSolver):
     check_every: int = 5
     single: bool = False
 
-    def numbering(self) -> Tensor | None:
+    def numbering(self) -> Numbering | None:
         return None if self.preconditioner is None else self.preconditioner.numbering()
 
     def init(self, operator: Operator) -> _Prepared:
@@ -97,14 +97,14 @@ class ConjugateGradient(AbstractLinearSolver):
         p = z.clone()
         rz = dot(r, z)
         indefinite = torch.zeros_like(rz, dtype=torch.bool)
-        rounding, singular = 1e2 * torch.finfo(r.dtype).eps, operator.components is not None
-        step = 0
+        rounding, singular, step = 1e2 * torch.finfo(r.dtype).eps, operator.components is not None, 0
         while step < max_steps:
             q = apply(p)
             curvature = dot(p, q)
             # Rounding can make the curvature of a nearly flat direction negative; only more than that counts.
-            flat = rounding * dot(p, p)
-            indefinite |= curvature < -flat
+            if singular or p.is_cuda or bool((curvature < 0).any()):  # otherwise a CPU has nothing to compare
+                flat = rounding * dot(p, p)
+                indefinite |= curvature < -flat
             # No step in a finished column (0/0), nor, where constants are projected out, along what is left of them.
             alpha = torch.where(curvature > (flat if singular else 0), rz / curvature, 0)
             x.addcmul_(p, alpha)
@@ -117,19 +117,18 @@ class ConjugateGradient(AbstractLinearSolver):
                 continue
             # |r_i| / A_ii and |x_i| in the original variables; half the tolerance is left for the parting of this
             # residual, which is updated recursively, from the true one.
-            ask = (r * scale).abs()
-            allowed = goal.allowed(operator, x * scale, digits)
-            active = column_max(ask - allowed / 2) > 0
-            if operator.coupled:
-                active = active.any().expand_as(active)
-            broken, unfinished, finite = torch.stack(
-                [indefinite.any(), active.any(), torch.isfinite(ask).all()]
-            ).tolist()
+            ask = (r * scale).abs_()
+            ask = column_max(ask)[None] if operator.groups is None else ask
+            active = column_max(ask - goal.allowed(operator, x * scale, digits) / 2) > 0
+            active = active.any().expand_as(active) if operator.coupled else active
+            verdicts = [indefinite.any(), active.any(), torch.isfinite(ask).all(), active.all()]
+            broken, unfinished, finite, none_solved = torch.stack(verdicts).tolist()
             if broken or not unfinished or not finite:
                 verdict = RESULT.SUCCESSFUL if finite else RESULT.NONFINITE_OUTPUT
                 return self._finish(x, operator, unit), RESULT.BREAKDOWN if broken else verdict, step
             # A column that is solved stops changing: it would go on to divide rounding by rounding.
-            p, rz = torch.where(active, p, 0), torch.where(active, rz, 0)
+            if not none_solved:
+                p, rz = torch.where(active, p, 0), torch.where(active, rz, 0)
         return self._finish(x, operator, unit), RESULT.MAX_STEPS, step
 
     @staticmethod

@@ -24,6 +24,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from gll.graph import Graph, Topology
+from gll.numbering import Numbering
 from gll.operators import Operator
 from gll.solvers.precondition import AbstractPreconditioner
 from gll.solvers.triangular import invert_lower
@@ -52,27 +53,22 @@ class Multilevel(AbstractPreconditioner):
 
     @classmethod
     def of(cls, graph: Graph, *, coarsest: int = 1000) -> Multilevel:
-        """With the groups of this graph."""
-        return cls(find_groups(graph.topology, graph.weight.detach().double(), coarsest), coarsest)
+        """With the groups of this graph; those that are tied together have numbers close together."""
+        return cls(in_order(find_groups(graph.topology, graph.weight.detach().double(), coarsest)), coarsest)
 
     def __repr__(self) -> str:
         found = f"{len(self.groups)} levels over {len(self.groups[0]):,} nodes, " if self.groups else ""
         return f"Multilevel({found}coarsest={self.coarsest})"
 
-    def numbering(self) -> Tensor | None:
-        return self._order
+    def numbering(self) -> Numbering | None:
+        return self._numbering
 
     @cached_property
-    def _order(self) -> Int[Tensor, " n"] | None:
+    def _numbering(self) -> Numbering | None:
         """Nodes group by group: what is tied together then lies together in memory. Worth it on a CPU."""
         if not self.groups or self.groups[0].device.type != "cpu":
             return None
-        rank = torch.arange(int(self.groups[-1].max()) + 1)
-        for group in reversed(self.groups):
-            order = order_by(rank[group], len(rank))
-            rank = torch.empty_like(order)
-            rank[order] = torch.arange(len(order))
-        return order
+        return Numbering(order_by(self.groups[0], int(self.groups[0].max()) + 1))
 
     def prepare(self, operator: Operator) -> Callable[[Tensor], Tensor]:
         if not operator.shared:
@@ -115,7 +111,7 @@ class Multilevel(AbstractPreconditioner):
             up = down[-1] * at[-1].inverse if dense is None else dense @ down[-1]
             for depth in range(len(at) - 1, 0, -1):
                 up = torch.addcmul(at[depth].spread(up), down[depth], at[depth - 1].inverse)
-            return residual + at[0].spread(up)
+            return torch.addcmul(residual, up.index_select(0, at[0].group), at[0].stretch)
 
         return apply
 
@@ -131,7 +127,7 @@ class _Level:
 
     @classmethod
     def make(cls, group: Tensor, diagonal: Tensor, stretch: Tensor) -> _Level:
-        order = torch.argsort(group, stable=True)
+        order = order_by(group, len(diagonal))
         count = torch.bincount(group, minlength=len(diagonal))
         pointers = torch.cat([count.new_zeros(1), count.cumsum(0)])
         shape = (len(diagonal), len(group))
@@ -166,6 +162,21 @@ def find_groups(topology: Topology, weight: Float[Tensor, " edges"], coarsest: i
         i = torch.div(key, count, rounding_mode="floor")
         n, j = count, key - i * count
     return tuple(levels)
+
+
+def in_order(groups: tuple[Int[Tensor, " _"], ...]) -> tuple[Int[Tensor, " _"], ...]:
+    """The same groups, renumbered: those that join on the next level follow each other, and so on upwards."""
+    if not groups:
+        return groups
+    found, rank = [], torch.arange(int(groups[-1].max()) + 1, device=groups[-1].device)
+    for group in reversed(groups[1:]):
+        numbered = rank[group]
+        order = order_by(numbered, len(rank))
+        found.append(numbered[order])
+        rank = torch.empty_like(order)
+        rank[order] = torch.arange(len(order), device=order.device)
+    found.append(rank[groups[0]])
+    return tuple(reversed(found))
 
 
 def _join_strongest(n: int, i: Tensor, j: Tensor, weight: Tensor) -> Int[Tensor, " n"]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from torch import Tensor
 
+from gll.numbering import Numbering
 from gll.operators import Operator
 
 
@@ -17,6 +18,6 @@ class AbstractPreconditioner(ABC):
     def prepare(self, operator: Operator) -> Callable[[Tensor], Tensor]:
         """A function that maps a scaled residual (m, C) to an approximate scaled correction."""
 
-    def numbering(self) -> Tensor | None:
+    def numbering(self) -> Numbering | None:
         """As in `AbstractLinearSolver`."""
         return None

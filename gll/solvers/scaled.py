@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -31,6 +33,18 @@ class Scaled:
             return torch.addcmul(-(self.matrix @ v), self.diagonal, v)
         s = self.operator.scale
         return s * self.operator.matvec(s * v)
+
+
+def plain_product(operator: Operator) -> tuple[Callable[[Tensor], Tensor], float]:
+    """v -> A v as diagonal less matrix, not by differences; and how far rounding puts it off, in units of A_xx max|v|.
+
+    A row of L entries sums L + 1 terms that are together at most 2 A_xx max|v|, each rounded at most L + 2 times.
+    """
+    t, diagonal = operator.topology, operator.diagonal[:, None]
+    matrix = short_indices(t.matrix(operator.weight))
+    longest = int(torch.diff(t.csr[0]).max())
+    rounding = 2 * (longest + 2) * torch.finfo(operator.weight.dtype).eps
+    return lambda v: torch.addmm(diagonal * v, matrix, v, alpha=-1), rounding
 
 
 def scaled_dense(operator: Operator) -> Tensor:
