@@ -17,6 +17,7 @@ from gll.extend import join
 from gll.propagation import ClassPriorWarning
 from tests.estimator_cases import blobs
 
+
 @pytest.mark.parametrize("method", ["laplace", "soft", "poisson", "nearest"])
 def test_weights_are_repetitions_also_among_unlabelled_rows(method: str) -> None:
     x, _, y = blobs(40)
