@@ -33,6 +33,7 @@ from gll.names import require_name
 VERSIONS = {"standard": ("apgd-ce", "apgd-t", "fab-t", "square"), "rand": ("apgd-ce", "apgd-dlr")}
 """The parts of each version: "standard" for models whose answers repeat, "rand" for random ones."""
 LEAST_CLASSES = {"apgd-t": 4, "apgd-dlr": 3}  # that the losses of these parts are defined for
+LEAST_SIDE = 5  # pixels that its Square attack divides an image into
 TARGETS = 9  # that the targeted parts try, at most
 
 
@@ -74,8 +75,11 @@ class AutoAttack(AbstractAttack):
 
     def perturb(self, model: nn.Module, images: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
         package = package_or_error()
-        if images.dim() != 4:
-            raise ValueError(f"AutoAttack takes images (n, channels, height, width), got {tuple(images.shape)}")
+        if images.dim() != 4 or min(images.shape[2:]) < LEAST_SIDE:
+            raise ValueError(
+                f"AutoAttack takes images (n, channels, height, width) of at least {LEAST_SIDE} × {LEAST_SIDE} pixels, "
+                f"got {tuple(images.shape)}"
+            )
         narrow = _Narrow(model)
         with torch.no_grad():
             classes = narrow(images.float()).shape[1]

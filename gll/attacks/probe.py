@@ -37,7 +37,7 @@ def linear_probe(
     l2: float = 1e-4,
     steps: int = 200,
 ) -> nn.Module:
-    """Fit a linear classifier on an encoder, which is left as it is.
+    """Fit a linear classifier on an encoder, whose weights are left as they are.
 
     Args:
         encoder: images to features; or a `GraphVictim`, whose encoder it is then, with features scaled to length one if
@@ -50,7 +50,7 @@ def linear_probe(
         steps: most steps of L-BFGS.
 
     Returns:
-        A module from images in 0 .. 1 to logits, in evaluation mode.
+        A module from images in 0 .. 1 to logits, in evaluation mode, and so is the encoder in it.
 
     Raises:
         ValueError: nothing to fit to, or labels that do not fit.
@@ -82,11 +82,9 @@ def linear_probe(
         seen = Normalized(encoder, mean, std)
     if images is None or labels is None:
         raise ValueError("a probe is fitted to images and their labels: give both")
-    was_training = seen.training
     seen.eval()
     with torch.no_grad():
         features = torch.cat([seen(part) for part in images.split(CHUNK)])
-    encoder.train(was_training)
     return _fit(seen, features, labels, num_classes, l2, steps)
 
 
