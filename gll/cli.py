@@ -6,13 +6,14 @@ import enum
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
 from gll.data_commands import app as data_app
+from gll.terminal import problems_told, said_by
 
 app = typer.Typer(
     help="Graph learning layers: spread a few labels over a similarity graph, with exact gradients.",
@@ -21,6 +22,23 @@ app = typer.Typer(
 )
 app.add_typer(data_app, name="data")
 console = Console()
+
+RunArgument = Annotated[Path, typer.Argument(help="A run directory.")]
+ImagesArgument = Annotated[
+    list[str],
+    typer.Argument(help="Image files, folders of images, .npz files, or data sets such as digits or mnist:test."),
+]
+ConvertOption = Annotated[
+    bool, typer.Option("--convert", help="Crop, scale and colour image files as the run's images are.")
+]
+DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, ...")]
+RootOption = Annotated[Path | None, typer.Option("--data-root", help="Where data sets lie, if not as in the run.")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Replace a file that exists.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON in place of a table.")]
+
+
+def _overrides(help_: str) -> Any:
+    return typer.Argument(metavar="[KEY=VALUE]...", help=help_)
 
 
 def _version(show: bool | None) -> None:
@@ -45,20 +63,15 @@ def _refuse_early(command: str, config: Path | None, overrides: list[str] | None
     from gll.train.config import load_config
     from gll.train.toml import ConfigError
 
-    try:
+    with problems_told(command, ConfigError):
         if config is not None and resume is None:
             load_config(config, overrides or [])
-    except ConfigError as error:
-        Console(stderr=True, soft_wrap=True, highlight=False).print(Text.assemble((f"{command}: ", "red"), str(error)))
-        raise typer.Exit(1) from None
 
 
 @app.command()
 def train(
     config: Annotated[Path | None, typer.Argument(help="A config (TOML), such as one in configs/.")] = None,
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="In place of what it says: train.lr=0.1 seed=3")
-    ] = None,
+    overrides: Annotated[list[str] | None, _overrides("In place of what it says: train.lr=0.1 seed=3")] = None,
     resume: Annotated[Path | None, typer.Option(metavar="DIR", help="Go on with a run that was stopped.")] = None,
     keys: Annotated[bool, typer.Option("--keys", help="Show all keys of a config, and do nothing else.")] = False,
 ) -> None:
@@ -68,7 +81,7 @@ def train(
 
         print(listing())
         return
-    _refuse_early("gll train", config, overrides, resume)
+    _refuse_early("train", config, overrides, resume)
     from gll.train.commands import run_train
 
     raise typer.Exit(run_train(config, overrides or [], resume, console))
@@ -77,13 +90,11 @@ def train(
 @app.command()
 def pretrain(
     config: Annotated[Path | None, typer.Argument(help="A config (TOML) with warmup.epochs above 0.")] = None,
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="In place of what it says: warmup.gamma=choose")
-    ] = None,
+    overrides: Annotated[list[str] | None, _overrides("In place of what it says: warmup.gamma=choose")] = None,
     resume: Annotated[Path | None, typer.Option(metavar="DIR", help="Go on with a warm-up that was stopped.")] = None,
 ) -> None:
     """Warm an encoder up on all samples, labelled or not, without a head, into a run directory."""
-    _refuse_early("gll pretrain", config, overrides, resume)
+    _refuse_early("pretrain", config, overrides, resume)
     from gll.train.pretrain_command import run_pretrain
 
     raise typer.Exit(run_pretrain(config, overrides or [], resume, console))
@@ -91,11 +102,9 @@ def pretrain(
 
 @app.command()
 def evaluate(
-    run: Annotated[Path, typer.Argument(help="A run directory.")],
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Test in other ways: test.inductive=true")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of a table.")] = False,
+    run: RunArgument,
+    overrides: Annotated[list[str] | None, _overrides("Test in other ways: test.inductive=true")] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Test what a run has trained, on its data. Nothing is written."""
     from gll.train.commands import run_evaluate
@@ -107,38 +116,21 @@ def evaluate(
 def compare(
     runs: Annotated[list[Path], typer.Argument(help="Run directories, or folders with runs in them.")],
     out: Annotated[Path, typer.Option(help="The picture: .png, .svg or .pdf.")] = Path("out/compare.png"),
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of a table.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Put runs beside each other: a table, mean ± standard deviation over seeds, and curves of loss and error."""
     from gll.train import compare as work
 
-    errors = Console(stderr=True, soft_wrap=True, highlight=False)
-    try:
+    with problems_told("compare", OSError, ValueError) as errors:
         found = work.compare(runs)
         work.draw(found, out)
-    except (OSError, ValueError) as error:
-        errors.print(Text.assemble(("gll compare: ", "red"), str(error)))
-        raise typer.Exit(1) from None
     if as_json:
         print(json.dumps(found.as_dict(), indent=1))
     else:
         work.print_comparison(found, console)
     for note in found.notes:
-        errors.print(Text.assemble(("gll compare (note): ", "yellow"), note))
+        errors.print(said_by("compare (note)", note, "yellow"))
     errors.print(Text(f"wrote {out}"))
-
-
-RunArgument = Annotated[Path, typer.Argument(help="A run directory.")]
-ImagesArgument = Annotated[
-    list[str],
-    typer.Argument(help="Image files, folders of images, .npz files, or data sets such as digits or mnist:test."),
-]
-ConvertOption = Annotated[
-    bool, typer.Option("--convert", help="Crop, scale and colour image files as the run's images are.")
-]
-DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, ...")]
-RootOption = Annotated[Path | None, typer.Option("--data-root", help="Where data sets lie, if not as in the run.")]
-ForceOption = Annotated[bool, typer.Option("--force", help="Replace a file that exists.")]
 
 
 def _teller(errors: Console) -> Callable[[str], None]:
@@ -199,15 +191,12 @@ def attack(
     from gll.attacks.command import run_attack
     from gll.attacks.target import Request, numbers
 
-    try:
+    with problems_told("attack", ValueError):
         request = Request(
             run, attacks, numbers("--eps", eps), eps_units is EpsUnits.NORMALISED, numbers("--c", c), samples, base,
             chunk, queries is QueriesName.JOINT, inductive, tuple(transfer or ()), head_at_test, gradient_of, steps,
             restarts, square_queries, out, resume, seed, device, data_root,
         )  # fmt: skip
-    except ValueError as error:
-        Console(stderr=True, soft_wrap=True, highlight=False).print(Text.assemble(("gll attack: ", "red"), str(error)))
-        raise typer.Exit(1) from None
     raise typer.Exit(run_attack(request, console))
 
 
@@ -230,8 +219,7 @@ def predict(
     from gll.files import complete_file
     from gll.train import apply as work
 
-    errors = Console(stderr=True, soft_wrap=True, highlight=False)
-    try:
+    with problems_told("predict", OSError, ValueError, RuntimeError) as errors:
         if out is not None:
             work.check_output(out, ".csv", force)
         trained = work.Trained.open(run, device=device, root=data_root, tell=_teller(errors))
@@ -239,9 +227,6 @@ def predict(
         if out is not None:
             with complete_file(out) as part:
                 part.write_text(found.csv(), encoding="utf-8")
-    except (OSError, ValueError, RuntimeError) as error:
-        errors.print(Text.assemble(("gll predict: ", "red"), str(error)))
-        raise typer.Exit(1) from None
     if as_csv:
         print(found.csv(), end="")
     else:
@@ -265,16 +250,12 @@ def embed(
     """Write the features of images, made by a run's encoder, to a file that `gll fit` reads."""
     from gll.train import apply as work
 
-    errors = Console(stderr=True, soft_wrap=True, highlight=False)
-    try:
+    with problems_told("embed", OSError, ValueError, RuntimeError) as errors:
         work.check_output(out, ".npz", force)
         arrays = work.embed(
             work.Trained.open(run, device=device, root=data_root, tell=_teller(errors)), images, convert=convert
         )
         work.write_features(arrays, out)
-    except (OSError, ValueError, RuntimeError) as error:
-        errors.print(Text.assemble(("gll embed: ", "red"), str(error)))
-        raise typer.Exit(1) from None
     n, d = arrays["features"].shape
     known = {key: int((arrays[key] != "").sum()) for key in ("labels", "truth") if key in arrays}
     more = "".join(f", {count:,} {key}" for key, count in known.items())
@@ -332,28 +313,21 @@ def fit(
     from gll import fit as work
     from gll.summary import fit_tables
 
-    errors = Console(stderr=True, soft_wrap=True, highlight=False)
-
-    def say(kind: str, colour: str, text: str) -> None:
-        errors.print(Text.assemble((f"gll fit{kind}: ", colour), text))
-
     request = work.Request(
         features, labels, key, out, report, save, force, not quiet,
         method, neighbors, metric.value, class_prior, calibrate, unreached.value, device, seed,
     )  # fmt: skip
-    try:
-        outcome = work.fit(request, tell=lambda text: None if quiet else say("", "bold", text))
-        for note in outcome.notes:
-            say(" (note)", "yellow", note)
-        if not quiet:
-            console.print(*fit_tables(outcome), Text(outcome.model.description_), sep="\n")
-        written = work.write(outcome)
-    except (OSError, ValueError) as error:
-        say("", "red", str(error))
-        raise typer.Exit(1) from None
-    except KeyboardInterrupt:
-        say("", "red", "interrupted; no file was left half written")
-        raise typer.Exit(130) from None
+    with problems_told("fit", OSError, ValueError) as errors:
+        try:
+            outcome = work.fit(request, tell=lambda text: None if quiet else errors.print(said_by("fit", text, "bold")))
+            for note in outcome.notes:
+                errors.print(said_by("fit (note)", note, "yellow"))
+            if not quiet:
+                console.print(*fit_tables(outcome), Text(outcome.model.description_), sep="\n")
+            written = work.write(outcome)
+        except KeyboardInterrupt:
+            errors.print(said_by("fit", "interrupted; no file was left half written"))
+            raise typer.Exit(130) from None
     if not quiet:
         console.print(Text(f"wrote {', '.join(map(str, written))}" if written else "nothing written: give --out"))
 
@@ -365,7 +339,7 @@ def doctor(
     cosine: Annotated[bool, typer.Option("--cosine", help="Scale rows to length one first.")] = False,
     features: Annotated[str | None, typer.Option(help="Name of the feature array.")] = None,
     labels: Annotated[str | None, typer.Option(help="Name of the label array (-1 or empty: no label).")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of a table.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Say what one should know about a set of features before building a graph from it."""
     from gll.doctor import examine, load_npz
@@ -400,11 +374,8 @@ def demo(
     """Train MLP, WNLL and GLL heads on handwritten digits with ten labels a class, and compare them over seeds."""
     from gll.demo import run_demo
 
-    try:
+    with problems_told("demo", OSError, ValueError):
         run_demo(epochs=epochs, seeds=seeds, out=out, threads=threads, resume=resume, console=console)
-    except (OSError, ValueError) as error:
-        Console(stderr=True, soft_wrap=True, highlight=False).print(Text.assemble(("gll demo: ", "red"), str(error)))
-        raise typer.Exit(1) from None
 
 
 @app.command()

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from gll.terminal import error_console, said_by
 from gll.train.board import Board
 from gll.train.config import Config, load_config, with_values
 from gll.train.distributed import Ranks
@@ -29,7 +30,6 @@ PROBLEMS = (OSError, ValueError, NonFiniteError)
 
 def run_train(config_path: Path | None, overrides: Sequence[str], resume: Path | None, console: Console) -> int:
     """Start a run, or go on with one. Returns the exit code."""
-    errors = Console(stderr=True, soft_wrap=True, highlight=False)
     run: Run | None = None
     try:
         config = open_config(config_path, overrides, resume)
@@ -44,13 +44,18 @@ def run_train(config_path: Path | None, overrides: Sequence[str], resume: Path |
             if ranks.is_first:
                 show_result(result, run, console)
         return 0
-    except KeyboardInterrupt:
-        again = f"; go on with: gll train --resume {run.directory}" if run is not None else ""
-        errors.print(Text.assemble(("gll train: ", "red"), f"interrupted{again}"))
+    except (KeyboardInterrupt, *PROBLEMS) as error:
+        return ended("train", run, error, _last_good(run, error))
+
+
+def ended(command: str, run: Run | None, error: BaseException, more: str = "") -> int:
+    """Say why a command on a run has ended before its time. Returns the exit code."""
+    if isinstance(error, KeyboardInterrupt):
+        again = f"; go on with: gll {command} --resume {run.directory}" if run is not None else ""
+        error_console().print(said_by(command, f"interrupted{again}"))
         return 130
-    except PROBLEMS as error:
-        errors.print(Text.assemble(("gll train: ", "red"), f"{error}{_last_good(run, error)}"))
-        return 1
+    error_console().print(said_by(command, f"{error}{more}"))
+    return 1
 
 
 def open_config(config_path: Path | None, overrides: Sequence[str], resume: Path | None) -> Config:
@@ -89,7 +94,7 @@ def open_run(config: Config, resume: Path | None, ranks: Ranks, reporter: Report
     return run
 
 
-def _last_good(run: Run | None, error: Exception) -> str:
+def _last_good(run: Run | None, error: BaseException) -> str:
     """Where the last good checkpoint is, if the numbers of a run went wrong."""
     if run is None or not isinstance(error, NonFiniteError):
         return ""
@@ -132,7 +137,7 @@ def _table(title: str, scores: Sequence[Mapping[str, Any]]) -> Table:
 
 def run_evaluate(directory: Path, overrides: Sequence[str], as_json: bool, console: Console) -> int:
     """Test the last checkpoint of a run. Nothing is written. Returns the exit code."""
-    errors = Console(stderr=True, soft_wrap=True, highlight=False)
+    errors = error_console()
     try:
         run = Run.open(directory, writes=False)
         for override in overrides:
@@ -143,12 +148,11 @@ def run_evaluate(directory: Path, overrides: Sequence[str], as_json: bool, conso
         announce(config.model.encoder, Reporter(errors).say)
         model, data = restore(run, find_device(config.device))
         for line in remarks(config, data):
-            errors.print(Text.assemble(("gll evaluate (note): ", "yellow"), line))
+            errors.print(said_by("evaluate (note)", line, "yellow"))
         scores = rows(evaluate(model, data, run.split, config))
         stored = run.load(CHECKPOINT)
     except PROBLEMS as error:
-        errors.print(Text.assemble(("gll evaluate: ", "red"), str(error)))
-        return 1
+        return ended("evaluate", None, error)
     epoch = stored[1]["epoch"] if stored else 0
     if as_json:
         console.print_json(json.dumps({"run": str(directory), "epoch": epoch, "tests": scores}))

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.text import Text
 
-from gll.train.commands import PROBLEMS, open_config, open_run
+from gll.train.commands import PROBLEMS, ended, open_config, open_run
 from gll.train.distributed import Ranks
 from gll.train.finite import NonFiniteError
 from gll.train.model import build, data_of, find_device
@@ -21,7 +20,6 @@ from gll.train.toml import ConfigError
 
 def run_pretrain(config_path: Path | None, overrides: Sequence[str], resume: Path | None, console: Console) -> int:
     """Warm up, or go on with it. Returns the exit code."""
-    errors = Console(stderr=True, soft_wrap=True, highlight=False)
     run: Run | None = None
     try:
         config = open_config(config_path, overrides, resume)
@@ -44,10 +42,5 @@ def run_pretrain(config_path: Path | None, overrides: Sequence[str], resume: Pat
             reporter.say(f"go on with the head: gll train --resume {run.directory}")
             reporter.say(f"or use it in other runs of the same data, seed and encoder: warmup.from={run.directory}")
         return 0
-    except KeyboardInterrupt:
-        again = f"; go on with: gll pretrain --resume {run.directory}" if run is not None else ""
-        errors.print(Text.assemble(("gll pretrain: ", "red"), f"interrupted{again}"))
-        return 130
-    except PROBLEMS as error:
-        errors.print(Text.assemble(("gll pretrain: ", "red"), str(error)))
-        return 1
+    except (KeyboardInterrupt, *PROBLEMS) as error:
+        return ended("pretrain", run, error)
