@@ -23,6 +23,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from gll.attacks.norms import L2, AbstractNorm, LInf
+from gll.attacks.threat import ThreatModel
 
 PARTS_THAT_CHANGE = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)
 
@@ -53,7 +54,7 @@ class Attacked:
     linf: Float[Tensor, " n"]
     l2: Float[Tensor, " n"]
     zero_gradients: float
-    threat: Any = None
+    threat: ThreatModel | None = None
 
     @property
     def error(self) -> float:

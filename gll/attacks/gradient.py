@@ -140,7 +140,6 @@ class PGD(AbstractAttack):
 
     def perturb(self, model: nn.Module, images: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
         best = Best(images, labels)
-        moved = images
         for objective in self._objectives(model, images, labels):
             for _ in range(self.restarts):
                 moved = images
@@ -151,11 +150,12 @@ class PGD(AbstractAttack):
                     gradient, logits = input_gradient(model, moved, labels, objective)
                     best.see(moved, logits)
                     moved = into_ball_and_box(moved + self._step() * self.norm.ascend(gradient), images, self)
-                if self.best:
-                    best.look(model, moved)
+                if not self.best:
+                    return moved  # there is one start only
+                best.look(model, moved)
                 if best.all_wrong:
                     return best.images(model)
-        return best.images(model) if self.best else moved
+        return best.images(model)
 
     def _objectives(self, model: nn.Module, images: Tensor, labels: Tensor) -> list[AbstractObjective]:
         if self.targets == 0:

@@ -137,7 +137,10 @@ class Bumps(AbstractProposal):
         budget = (torch.where(to | source, squared, 0).sum((2, 3), keepdim=True) + unused).sqrt()
         old = _unit(torch.where(to, delta, 0))
         bump = _unit(_placed(_bump(height, width, delta, generator), to))
-        new = _unit(old + _signs((*delta.shape[:2], 1, 1), delta, generator) * bump)
+        bump = _signs((*delta.shape[:2], 1, 1), delta, generator) * bump
+        both = old + bump
+        # Where a bump meets its own negative, it takes its place.
+        new = _unit(torch.where((both.abs().amax((2, 3), keepdim=True) > 1e-6), both, bump))
         return torch.where(to | source, 0, delta) + budget * new
 
 
