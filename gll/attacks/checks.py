@@ -36,7 +36,7 @@ from gll.attacks.store import Kind, Store
 from gll.data.random import own_random_state
 from gll.train.progress import Reporter
 
-SAMPLES = 100
+SAMPLES, STEPS, QUERIES = 100, 20, 200  # of the attacks of the checks
 WHITE = (Kind.SINGLE, Kind.MULTI)
 BLACK = (Kind.BLACK_BOX, Kind.TRANSFER)
 FEW = 0.02  # by chance, or by an attack that is a little better: two samples of a hundred
@@ -215,9 +215,9 @@ def probes(eps: float) -> tuple[AbstractAttack, ...]:
     grown = sorted({eps, 0.3, 1.0})
     return (
         FGSM(eps),
-        PGD(eps, steps=20, objective=Margin()),
-        Square(eps, queries=300),
-        *(PGD(radius, steps=20) for radius in grown if radius >= eps),
+        PGD(eps, steps=STEPS, objective=Margin()),
+        Square(eps, queries=QUERIES),
+        *(PGD(radius, steps=STEPS) for radius in grown if radius >= eps),
     )
 
 

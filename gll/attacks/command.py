@@ -24,7 +24,7 @@ from gll.attacks.evaluate import Evaluation, evaluate
 from gll.attacks.plots import Row, draw_curves, draw_distances, draw_images
 from gll.attacks.sets import Planned, left_out, names_of, plan
 from gll.attacks.store import FORMAT, ResultsError, Store, write_json
-from gll.attacks.tables import attacks_grid, checks_grid, paper_grid, report
+from gll.attacks.tables import attacks_grid, checks_grid, paper_grid, plain_name, report
 from gll.attacks.target import Request, Target
 from gll.attacks.units import Normalised
 from gll.train.finite import NonFiniteError
@@ -197,7 +197,7 @@ def _pictures(target: Target, groups: Sequence[Group], store: Store) -> list[Row
 
     rows = []
     names = list(dict.fromkeys(o.cell.attack for o in outcomes))
-    paper = [name for name in names if name.lower().removeprefix("transfer ") in PICTURED]
+    paper = [name for name in names if plain_name({"attack": name}) in PICTURED]
     for name in paper or names[:3]:
         outcome = min((o for o in outcomes if o.cell.attack == name), key=away)
         pictures = store.pictures(outcome.cell)

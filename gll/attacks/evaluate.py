@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, final
@@ -222,15 +222,29 @@ def evaluate(
     with store.working():
         for attack in attacks:
             cell = Cell(attack.name, attack.settings(), kind_of(attack), known, min(chunk, len(images)))
-            title = f"{about}{title_of(attack)}"
+            title = about + describe(cell.attack, cell.settings)
             outcomes.append(_attack(model, images, labels, attack, cell, store, reporter, seed, title))
     return Evaluation(labels.cpu().numpy(), tuple(outcomes), threat)
 
 
-def title_of(attack: AbstractAttack) -> str:
-    """An attack in a few words."""
-    ball = Ball.of(plain(attack.settings()))
-    return attack.name if ball is None else f"{attack.name} ({ball})"
+def describe(attack: str, settings: Mapping[str, Any]) -> str:
+    """An attack in a few words.
+
+    >>> describe("pgd", {"eps": 0.1, "objective": "Margin", "steps": 40, "restarts": 1, "targets": 0})
+    'pgd, eps 0.1, Margin, 40 steps'
+    """
+    words = {
+        "eps": "eps {}", "c": "c {}", "objective": "{}", "targets": "{} targets", "steps": "{} steps",
+        "restarts": "{} restarts", "queries": "{} queries",
+    }  # fmt: skip
+    parts = [attack]
+    for key, text in words.items():
+        value = settings.get(key)
+        if value is None or (key, value) in (("targets", 0), ("restarts", 1)):
+            continue
+        value = value["name"] if isinstance(value, Mapping) else value
+        parts.append(text.format(f"{value:.4g}" if isinstance(value, float) else value))
+    return ", ".join(parts)
 
 
 def _attack(

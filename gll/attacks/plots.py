@@ -14,7 +14,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from gll.attacks.tables import errors_at, radii
+from gll.attacks.tables import errors_at, plain_name, radii
 from gll.files import complete_file
 
 Summaries = Mapping[str, Mapping[str, Any]]
@@ -104,7 +104,7 @@ def draw_images(rows: Sequence[Row], path: Path) -> None:
 
 def _carlini_wagner(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
     cells = (cell for group in summary["groups"] for cell in group["attacks"])
-    return [cell for cell in cells if cell["attack"].lower().endswith("cw-paper")]
+    return [cell for cell in cells if plain_name(cell) == "cw-paper"]
 
 
 def _draw(axis: Any, points: Sequence[tuple[float, Any]], style: str, place: int, name: str) -> None:

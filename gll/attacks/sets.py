@@ -23,7 +23,7 @@ from gll.attacks.gradient import FGSM, IFGSM, PGD
 from gll.attacks.norms import LInf
 from gll.attacks.objectives import DLR, AbstractObjective, BalancedMargin, CrossEntropy, Margin
 from gll.attacks.square import Square
-from gll.attacks.transfer import FixedNeighbours, Transfer
+from gll.attacks.transfer import EveryClass, FixedNeighbours, Transfer
 from gll.names import require_name
 
 
@@ -168,6 +168,11 @@ def _fixed(r: Recipe) -> list[Planned]:
     return [Planned(FixedNeighbours(_steps(r, a, BalancedMargin()))) for a in r.radii]
 
 
+def _every_class(r: Recipe) -> list[Planned]:
+    _needs_graph("every-class", r)
+    return [Planned(EveryClass(_steps(r, a, Margin(), targets=3))) for a in r.radii]
+
+
 def _features(r: Recipe) -> list[Planned]:
     _needs_graph("features", r)
     return [Planned(FeatureAttack(a.eps, r.steps, norm=a.norm)) for a in r.radii]
@@ -218,6 +223,7 @@ NAMES: dict[str, Callable[[Recipe], list[Planned]]] = {
     "pgd-dlr": _pgd(DLR()),
     "pgd-targets": _targets,
     "fixed": _fixed,
+    "every-class": _every_class,
     "features": _features,
     "square": _square,
     "cw": _cw,
@@ -228,8 +234,8 @@ NAMES: dict[str, Callable[[Recipe], list[Planned]]] = {
 }
 PAPER = ("fgsm", "ifgsm", "cw-paper")
 STRONG = (
-    "pgd", "pgd-margin", "pgd-balanced", "pgd-dlr", "pgd-targets", "fixed", "features", "square", "probe", "transfer",
-    "autoattack", "cw",
+    "pgd", "pgd-margin", "pgd-balanced", "pgd-dlr", "pgd-targets", "fixed", "every-class", "features", "square",
+    "probe", "transfer", "autoattack", "cw",
 )  # fmt: skip
 SETS = {"paper": PAPER, "strong": STRONG}
 
@@ -255,7 +261,7 @@ def left_out(text: str, recipe: Recipe, *, autoattack: bool) -> dict[str, str]:
     asked = {name.strip() for name in text.split(",")}
     why: dict[str, str] = {}
     if not recipe.graph:
-        why |= dict.fromkeys(("fixed", "features"), "the model has no graph")
+        why |= dict.fromkeys(("fixed", "every-class", "features"), "the model has no graph")
     if recipe.classes < 3:
         why["pgd-dlr"] = "it needs three classes"
     if not autoattack:

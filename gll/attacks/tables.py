@@ -15,6 +15,8 @@ from typing import Any, final
 from rich.table import Table
 from rich.text import Text
 
+from gll.attacks.evaluate import describe
+
 COLUMNS = ("natural", "FGSM", "IFGSM", "CW", "worst case", "transfer", "AutoAttack")
 NONE = "–"
 
@@ -63,10 +65,10 @@ def errors_at(summary: Mapping[str, Any], eps: float) -> dict[str, float | None]
     found: dict[str, float | None] = dict.fromkeys(COLUMNS)
     for column, name in (("FGSM", "fgsm"), ("IFGSM", "ifgsm"), ("CW", "cw-paper")):
         # Where the gradient of another head was asked for, the paper's attacks are transferred ones.
-        for cell in (c for c in cells if c["attack"].lower() in (name, f"transfer {name}")):
+        for cell in (c for c in cells if plain_name(c) == name):
             at = cell["settings"].get("c") == summary["table_c"] if column == "CW" else _near(_eps(cell), eps)
             found[column] = cell["error"] if at else found[column]
-    own = next((c for c in cells if c["attack"].lower().endswith("fgsm")), cells[0] if cells else None)
+    own = next((c for c in cells if plain_name(c) in ("fgsm", "ifgsm")), cells[0] if cells else None)
     found["natural"] = None if own is None else own["natural"]
     group = judged(summary)
     worst = next((w for w in group["worst"] if _near(w["eps"], eps)), None) if group else None
@@ -112,7 +114,9 @@ def attacks_grid(summary: Mapping[str, Any]) -> Grid:
             figures = (percent(cell["error"]), percent(cell["zero_gradients"]))
             moved = (f"{cell['mean_linf']:.4f}", f"{cell['mean_squared_l2']:.4f}", f"{cell['seconds']:.1f}")
             base = NONE if group["base"] is None else f"{group['base']:,}"
-            rows.append((describe(cell), cell["kind"], base, f"{cell['chunk']:,}", *figures, *moved))
+            rows.append(
+                (describe(cell["attack"], cell["settings"]), cell["kind"], base, f"{cell['chunk']:,}", *figures, *moved)
+            )
     return Grid("Every attack", head, tuple(rows), left=2)
 
 
@@ -168,20 +172,13 @@ def report(summary: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def describe(cell: Mapping[str, Any]) -> str:
-    """An attack in a few words.
+def plain_name(cell: Mapping[str, Any]) -> str:
+    """The name of an attack, without that of the model it was made on.
 
-    >>> describe({"attack": "pgd", "settings": {"eps": 0.1, "objective": "Margin", "steps": 40, "restarts": 2}})
-    'pgd, eps 0.1, objective Margin, steps 40, restarts 2'
+    >>> plain_name({"attack": "fgsm from the mlp head of the same run"})
+    'fgsm'
     """
-    known = ("eps", "c", "objective", "targets", "steps", "restarts", "queries", "source", "version")
-    parts = []
-    for key in known:
-        value = cell["settings"].get(key)
-        value = value["name"] if isinstance(value, Mapping) else value
-        if value is not None and not (key in ("targets",) and value == 0) and not (key == "restarts" and value == 1):
-            parts.append(f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}")
-    return ", ".join([cell["attack"], *parts])
+    return str(cell["attack"]).split(" from ")[0]
 
 
 def percent(share: float | None) -> str:

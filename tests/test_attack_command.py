@@ -1,0 +1,337 @@
+"""`gll attack` from end to end on small runs, what it writes, and the tables and pictures made of that."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from typer.testing import CliRunner, Result
+
+from gll.attacks import checks, command, sets, target
+from gll.attacks.carlini_wagner import CarliniWagner, CarliniWagnerPaper
+from gll.attacks.gradient import FGSM, IFGSM
+from gll.attacks.plots import Row, draw_images
+from gll.attacks.store import Store
+from gll.attacks.tables import Grid, compared, errors_at, paper_grid, radii
+from gll.attacks.target import Request, Target
+from gll.attacks.transfer import Transfer
+from gll.attacks.victims import victim_of
+from gll.cli import app
+from gll.train.loop import new_run, train
+from gll.train.runs import Run
+from tests.tiny_runs import tiny
+
+SMALL = ("--samples", "24", "--base", "40")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A second of training each."""
+    found = {}
+    for head in ("gll", "mlp"):
+        folder = tmp_path_factory.mktemp(head)
+        more = ("train.epochs=6", "train.steps=6", f"model.head={head}", f"name={head}")
+        train(new_run(tiny(folder, *more)))
+        found[head] = folder / "run"
+    return found
+
+
+@pytest.fixture(autouse=True)
+def _short_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the checks find is tested elsewhere."""
+    monkeypatch.setattr(checks, "STEPS", 2)
+    monkeypatch.setattr(checks, "QUERIES", 3)
+
+
+def attack(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, ["attack", *map(str, arguments)])
+
+
+def summary(out: Path) -> dict[str, Any]:
+    record: dict[str, Any] = json.loads((out / "summary.json").read_text())
+    return record
+
+
+def cells(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {cell["attack"]: cell for group in found["groups"] for cell in group["attacks"]}
+
+
+def cell_files(out: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in (out / "cells").iterdir()}
+
+
+# From end to end ----------------------------------------------------------------------------------------------------
+
+
+def test_the_paper_set(runs: dict[str, Path], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    result = attack(runs["gll"], *SMALL, "--eps", "0.3", "--eps-units", "normalised", "--c", "20", "--out", out)
+    assert result.exit_code == 0, result.output
+    found = summary(out)
+    # The same by hand.
+    known = Target(Request(runs["gll"], samples=24, base=40))
+    x, y, eps = known.images, known.labels, 0.3 * known.data.std[0]
+    assert len(x) == 24
+    assert {tuple(image) for image in x.flatten(1).tolist()} <= {
+        tuple(image) for image in (known.data.test.float() / 255).flatten(1).tolist()
+    }
+    victim = victim_of(Run.open(runs["gll"]), base=40).requires_grad_(False)
+    alpha = 0.05 * known.data.std[0]
+    for name, by_hand in {
+        "fgsm": FGSM(eps), "ifgsm": IFGSM(eps, alpha), "cw-paper": CarliniWagnerPaper(20)
+    }.items():  # fmt: skip
+        expected = by_hand(victim, x, y)
+        cell = cells(found)[name]
+        assert cell["error"] == expected.error
+        assert cell["mean_squared_l2"] == pytest.approx(float(expected.l2.double().square().mean()), rel=1e-6)
+    assert cells(found)["ifgsm"]["settings"]["steps"] == 30
+    assert found["groups"][0]["natural"] == float((victim(x).argmax(1) != y).double().mean())
+    # What a person sees.
+    row = paper_grid(found).rows[0]
+    assert row[:2] == ("0.3 *", f"{eps:.4g}")
+    assert row[3] == f"{100 * cells(found)['fgsm']['error']:.2f}"
+    assert row[3] in result.output
+    assert len(found["checks"]) == 7
+    assert "batch dependence" in result.output  # all queries share a graph, and the check says so
+    assert not next(check for check in found["checks"] if check["name"] == "batch dependence")["passed"]
+    page = (out / "report.md").read_text()
+    assert "40 of 60 labelled training samples" in page
+    for name in ("curves", "distances", "images"):
+        with Image.open(out / f"{name}.png") as picture:
+            assert min(picture.size) > 100
+
+
+def test_go_on_and_add(runs: dict[str, Path], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    first = (runs["mlp"], "--samples", "20", "--eps", "0.1", "--chunk", "8", "--out", out)
+    assert attack(*first, "--attacks", "fgsm").exit_code == 0
+    before, tried = cell_files(out), cell_files(out / "checks")
+    again = attack(*first, "--attacks", "fgsm")
+    assert again.exit_code == 1
+    assert "holds results; add --resume" in again.output
+    other = attack(*first, "--attacks", "fgsm", "--resume", "--seed", "1")
+    assert other.exit_code == 1
+    assert "was made with other settings" in other.output
+    assert "seed was 0, is 1" in other.output
+    more = attack(*first, "--attacks", "fgsm,ifgsm", "--resume")
+    assert more.exit_code == 0
+    after = cell_files(out)
+    assert {name: after[name] for name in before} == before  # byte by byte: nothing was attacked again
+    assert cell_files(out / "checks") == tried
+    assert {name.split("-")[0] for name in after if name not in before} == {"ifgsm"}
+    assert set(cells(summary(out))) == {"fgsm", "ifgsm"}
+
+
+def test_interrupted_and_resumed(runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    options = ("--samples", "20", "--eps", "0.1", "--chunk", "8", "--attacks", "fgsm,pgd", "--steps", "3")
+    assert attack(runs["mlp"], *options, "--out", whole).exit_code == 0
+    append, left = Store.append, [4]
+
+    def until(self: Store, *args: Any) -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            raise KeyboardInterrupt
+        append(self, *args)
+
+    monkeypatch.setattr(Store, "append", until)
+    result = attack(runs["mlp"], *options, "--out", stopped)
+    assert result.exit_code == 130
+    assert "the same command with --resume goes on" in result.output
+    monkeypatch.setattr(Store, "append", append)
+    (file,) = (stopped / "cells").glob("pgd-*.json")
+    assert len(json.loads(file.read_text())["chunks"]) == 1  # of three; those of fgsm are all there
+    assert attack(runs["mlp"], *options, "--out", stopped, "--resume").exit_code == 0
+
+    def timeless(record: Any) -> Any:
+        if isinstance(record, dict):
+            gone = ("seconds", "wall_s", "environment", "written")
+            return {key: timeless(value) for key, value in record.items() if key not in gone}
+        return [timeless(value) for value in record] if isinstance(record, list) else record
+
+    assert timeless(summary(stopped)) == timeless(summary(whole))
+
+
+def test_another_head_at_test(runs: dict[str, Path], tmp_path: Path) -> None:
+    """Appendix B.2: trained with softmax, tested with a graph, attacked by the gradient of either."""
+    known = Target(Request(runs["mlp"], samples=24, base=40))
+    run = Run.open(runs["mlp"])
+    graph = victim_of(run, base=40, head_at_test="gll").requires_grad_(False)
+    plain = victim_of(run, base=40).requires_grad_(False)
+    expected = {"own": FGSM(0.2), "gll": FGSM(0.2), "mlp": Transfer(FGSM(0.2), plain, "the mlp head of the same run")}
+    errors = {}
+    for gradient, by_hand in expected.items():
+        out = tmp_path / gradient
+        options = ("--attacks", "fgsm", "--eps", "0.2", "--head-at-test", "gll", "--gradient-of", gradient)
+        result = attack(runs["mlp"], *SMALL, *options, "--out", out)
+        assert result.exit_code == 0, result.output
+        (cell,) = cells(summary(out)).values()
+        assert cell["attack"] == by_hand.name
+        errors[gradient] = cell["error"]
+        assert cell["error"] == by_hand(graph, known.images, known.labels).error
+        assert (
+            errors_at(summary(out), 0.2)["FGSM"] == cell["error"]
+        )  # in the column of the paper, whatever its gradient
+    assert errors["own"] == errors["gll"]
+    assert summary(tmp_path / "mlp")["run"]["head"] == "mlp, gll at test"
+
+
+def test_the_strong_set(runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    short = [sets.Planned(CarliniWagner(binary_steps=1, steps=3))]
+    monkeypatch.setitem(sets.NAMES, "cw", lambda recipe: short)
+    monkeypatch.setattr(command, "find_spec", lambda name: None)  # as where AutoAttack is not installed
+    out = tmp_path / "out"
+    options = ("--attacks", "strong", "--steps", "3", "--restarts", "1", "--square-queries", "5")
+    result = attack(runs["gll"], *SMALL, *options, "--eps", "0.1", "--transfer", runs["mlp"], "--out", out)
+    assert result.exit_code == 0, result.output
+    found = summary(out)
+    assert len(found["groups"]) == 1
+    (group,) = found["groups"]
+    kinds = {cell["kind"] for cell in group["attacks"]}
+    assert kinds == {"multi-step", "black box", "transfer"}
+    objectives = {cell["settings"].get("objective") for cell in group["attacks"]}
+    assert {"CrossEntropy", "Margin", "BalancedMargin", "DLR"} <= objectives
+    assert sum(cell["kind"] == "transfer" for cell in group["attacks"]) == 2  # the probe, and the other run
+    (worst,) = group["worst"]
+    assert worst["error"] >= max(c["error"] for c in group["attacks"] if c["settings"]["eps"] is not None)
+    assert worst["by_kind"]["transfer"] >= max(c["error"] for c in group["attacks"] if c["kind"] == "transfer")
+    assert all(cell["threat"]["dtype"] == "float64" for cell in group["attacks"])
+    assert "autoattack was left out: it is not installed" in result.output
+    row = errors_at(found, 0.1)
+    assert (row["worst case"], row["FGSM"], row["AutoAttack"]) == (worst["error"], None, None)
+
+
+def test_each_alone(runs: dict[str, Path], tmp_path: Path) -> None:
+    for name, options in {"alone": ("--queries", "alone"), "inductive": ("--inductive",)}.items():
+        out = tmp_path / name
+        result = attack(runs["gll"], *SMALL, *options, "--attacks", "fgsm", "--eps", "0.1", "--out", out)
+        assert result.exit_code == 0, result.output
+        (cell,) = cells(summary(out)).values()
+        assert (cell["threat"]["queries"], cell["threat"]["inference"]) == (
+            ("alone", "transductive") if name == "alone" else ("joint", "inductive")
+        )
+        assert next(c for c in summary(out)["checks"] if c["name"] == "batch dependence")["passed"]
+
+
+def test_mistakes_are_one_line(runs: dict[str, Path], tmp_path: Path) -> None:
+    out = ("--out", tmp_path / "out", "--samples", "5")
+    for arguments, message in (
+        ((runs["gll"], "--attacks", "fgms"), "unknown attack 'fgms'; choose one of paper, strong, fgsm"),
+        ((runs["gll"], "--eps", "8:255"), "--eps takes numbers with commas between"),
+        ((runs["gll"], "--eps", "-1"), "ε must be at least 0"),
+        ((runs["mlp"], "--attacks", "features"), "'features' needs a graph head"),
+        ((runs["gll"], "--gradient-of", "mlp"), "has no mlp head whose gradient could be followed, but gll"),
+        ((runs["gll"], "--gradient-of", "mpl"), "unknown gradient 'mpl'"),
+        ((runs["gll"], "--attacks", "transfer"), "needs runs to transfer from: --transfer RUN"),
+        ((runs["gll"], "--head-at-test", "mlp"), "unknown head at test 'mlp'"),
+        ((tmp_path / "none",), "does not exist"),
+    ):
+        result = attack(*arguments, *out)
+        assert result.exit_code == 1, arguments
+        assert message in result.output.replace("\n", " ")
+        assert "Traceback" not in result.output
+    assert not (tmp_path / "out").exists()
+
+
+# What is planned ----------------------------------------------------------------------------------------------------
+
+
+def test_the_papers_settings() -> None:
+    mnist, fashion, cifar = (sets.PROTOCOLS[name] for name in ("mnist", "fashionmnist", "cifar10"))
+    assert [p.table_eps for p in (mnist, fashion, cifar)] == [0.3, 0.05, 0.05]
+    assert all(p.table_eps in p.eps and p.table_c in p.c and p.table_c == 20 for p in (mnist, fashion, cifar))
+    assert (mnist.base, mnist.chunk, mnist.few_base, mnist.few_chunk) == (10_000, 10_000, 1000, 1000)
+    assert (fashion.base, fashion.chunk, cifar.base, cifar.chunk) == (500, 250, 500, 200)
+    assert [p.cw_steps for p in (mnist, fashion, cifar)] == [100, 100, 50]
+    assert mnist.c == (1, 5, 10, 20, 50, 100, 200, 500, 1000)
+
+
+def test_every_name_of_a_set_is_known() -> None:
+    for names in sets.SETS.values():
+        assert set(names) <= set(sets.NAMES)
+    assert sets.names_of("paper,strong") == (*sets.PAPER, *sets.STRONG)
+
+
+def test_graphs_of_two_sizes_are_two_groups(
+    runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the paper attacks MNIST: FGSM on a large graph, CW on a small one. Their worst cases are not mixed."""
+    sizes = sets.Protocol(0.3, (0.3,), 50, 16, 30, 8, c=(20,))
+    monkeypatch.setattr(target, "OTHER", sizes)
+    assert attack(runs["gll"], "--samples", "16", "--attacks", "fgsm,pgd", "--out", tmp_path / "a").exit_code == 0
+    groups = {group["base"]: group for group in summary(tmp_path / "a")["groups"]}
+    assert {base: [c["attack"] for c in group["attacks"]] for base, group in groups.items()} == {
+        50: ["fgsm"],
+        30: ["pgd"],
+    }
+    assert [groups[base]["attacks"][0]["chunk"] for base in (50, 30)] == [16, 8]
+
+
+# Tables and pictures ------------------------------------------------------------------------------------------------
+
+
+def made_up(seed: int, error: float) -> dict[str, Any]:
+    norm = {"name": "LInf", "scale": 1.0}
+    fgsm = {"attack": "fgsm", "settings": {"eps": 0.1, "norm": norm}, "error": error, "natural": 0.01}
+    far = {"attack": "fgsm", "settings": {"eps": 0.2, "norm": norm}, "error": 0.9, "natural": 0.01}
+    cw = {"attack": "cw-paper", "settings": {"c": 20, "eps": None, "norm": "L2"}, "error": 0.3, "natural": 0.01}
+    other = {"attack": "cw-paper", "settings": {"c": 50, "eps": None, "norm": "L2"}, "error": 0.7, "natural": 0.01}
+    worst = [{"norm": "LInf", "eps": 0.1, "error": error + 0.1, "by_kind": {"transfer": 0.2, "ensemble": 0.25}}]
+    return {
+        "run": {"head": "gll", "training": "natural", "seed": seed},
+        "table_eps_pixels": 0.1,
+        "table_c": 20,
+        "unit": 0.5,
+        "groups": [{"attacks": [fgsm, far, cw, other], "worst": worst}],
+    }
+
+
+def test_the_papers_columns_and_ours() -> None:
+    found = made_up(0, 0.4)
+    assert radii(found) == [0.1, 0.2]
+    assert errors_at(found, 0.1) == {
+        "natural": 0.01, "FGSM": 0.4, "IFGSM": None, "CW": 0.3, "worst case": 0.5, "transfer": 0.2, "AutoAttack": 0.25
+    }  # fmt: skip
+    assert errors_at(found, 0.2)["FGSM"] == 0.9
+    assert errors_at(found, 0.2)["worst case"] is None
+    rows = paper_grid(found).rows
+    assert rows[0] == ("0.2 *", "0.1", "1.00", "40.00", "–", "30.00", "50.00", "20.00", "25.00")
+    assert rows[1][:4] == ("0.4", "0.2", "1.00", "90.00")
+
+
+def test_seeds_beside_the_paper() -> None:
+    grid = compared([made_up(0, 0.4), made_up(1, 0.5)], {"gll, natural": {"natural": 0.47, "FGSM": 3.49}})
+    assert grid.rows[0][:4] == ("gll, natural", "2", "1.00 ± 0.00", "45.00 ± 7.07")
+    assert grid.rows[1][:5] == ("  the paper", "1", "0.47", "3.49", "–")
+
+
+def test_a_grid_in_markdown_escapes() -> None:
+    text = Grid("", ("a", "b"), (("x|y", "1"),)).markdown()
+    assert text.splitlines() == ["| a | b |", "|---|---:|", "| x\\|y | 1 |"]
+
+
+def test_images_show_the_change(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for channels in (1, 3):
+        clean = rng.random((channels, 8, 8), dtype=np.float32)
+        moved = np.clip(clean + 0.1, 0, 1)
+        draw_images([Row("fgsm", clean, moved, "cat", "dog")], tmp_path / "a.png")
+        with Image.open(tmp_path / "a.png") as picture:
+            assert len(set(picture.convert("L").tobytes())) > 20
+    with pytest.raises(ValueError, match="no attack has fooled the model"):
+        draw_images([], tmp_path / "b.png")
+
+
+def test_channels_with_units_of_their_own() -> None:
+    """ε of CIFAR-10 in normalised units: what AutoAttack attacks is the largest cube inside the box."""
+    from gll.attacks.units import Normalised
+
+    length = Normalised("cifar10", 0.05)
+    radius = sets.Radius(length.pixels, length.norm, 0.01)
+    assert radius.cube == pytest.approx(0.05 * 0.2435)
+    assert torch.allclose(length.norm.size(torch.full((1, 3, 1, 1), radius.cube)), torch.tensor(length.pixels))
