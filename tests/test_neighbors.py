@@ -14,6 +14,7 @@ import gll
 from gll.neighbors import AbstractNeighborSearch
 from tests import oracles
 from tests.problems import F64
+from tests.watch_memory import LargestOutput
 
 
 def brute_force(x: Tensor, k: int) -> Tensor:
@@ -122,21 +123,10 @@ def test_chunks_change_nothing(cloud: str) -> None:
 
 def test_memory_is_bounded_by_the_argument() -> None:
     """No temporary tensor of a search in chunks is larger than the bound; the whole matrix of distances would be."""
-    largest = 0
-
-    class Watch(torch.utils._python_dispatch.TorchDispatchMode):
-        def __torch_dispatch__(self, function, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
-            nonlocal largest
-            out = function(*args, **(kwargs or {}))
-            for tensor in out if isinstance(out, (tuple, list)) else [out]:
-                if isinstance(tensor, Tensor):
-                    largest = max(largest, tensor.numel() * tensor.element_size())
-            return out
-
     x, bound = torch.randn(3000, 8), 4 * 2**20
-    with Watch():
+    with LargestOutput() as largest:
         gll.Exact(max_bytes=bound)(x, 10)
-    assert 2**16 < largest <= bound < 3000 * 3000 * 4
+    assert 2**16 < largest.bytes <= bound < 3000 * 3000 * 4
 
 
 def test_query_of_other_points(device: torch.device) -> None:

@@ -15,6 +15,7 @@ from gll import projected
 from gll.cells import ranges, split_large
 from gll.neighbors import Exact
 from gll.projected import AutoSearch, Projected, RecallWarning, recall
+from tests.watch_memory import LargestOutput
 
 
 def clusters(n: int, d: int, latent: int = 6, seed: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -267,20 +268,10 @@ def test_pairs_of_millions_of_points_need_64_bits() -> None:
 
 def test_memory_is_bounded_by_the_argument() -> None:
     """No product of one cell is larger than the bound, even where all points fall into few cells."""
-    largest = 0
-
-    class Watch(torch.utils._python_dispatch.TorchDispatchMode):
-        def __torch_dispatch__(self, function, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
-            nonlocal largest
-            out = function(*args, **(kwargs or {}))
-            if isinstance(out, Tensor) and function is torch.ops.aten.addmm.default:
-                largest = max(largest, out.numel() * out.element_size())
-            return out
-
     x = clusters(4000, 8)
-    with Watch():
+    with LargestOutput(torch.ops.aten.addmm.default) as largest:
         found = Projected(max_bytes=2**18)(x, 10)
-    assert 0 < largest <= 2**20
+    assert 0 < largest.bytes <= 2**20
     assert overlap(found, Projected()(x, 10)) > 0.999
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 import gll
 from gll import solvers
+from tests.watch_memory import LargestOutput
 
 pytestmark = pytest.mark.usefixtures("as_user")
 
@@ -73,21 +74,9 @@ def test_slips_are_named(slip: str) -> None:
 
 
 def test_ties_do_not_break_the_memory_bound() -> None:
-    from torch.utils._python_dispatch import TorchDispatchMode
-
-    class Largest(TorchDispatchMode):
-        numbers = 0
-
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
-            out = func(*args, **(kwargs or {}))
-            for t in out if isinstance(out, tuple | list) else [out]:
-                if isinstance(t, Tensor):
-                    Largest.numbers = max(Largest.numbers, t.numel() * t.element_size())
-            return out
-
-    with Largest():
+    with LargestOutput() as largest:
         index = gll.Exact(max_bytes=2**20)(torch.ones(1200, 4), 3)
-    assert Largest.numbers <= 2**20
+    assert largest.bytes <= 2**20
     assert index[0].tolist() == [1, 2, 3]
     assert index[2].tolist() == [0, 1, 3]
 
