@@ -208,6 +208,52 @@ def test_only_the_last_layer_of_a_long_classifier_goes() -> None:
     torch.testing.assert_close(long[3](encoder(x)), model(x))
 
 
+class Distilled(nn.Module):
+    """Laid out as models of timm are: two classifiers, whose mean is the answer, and a way to take them off."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.num_features, self.head_hidden_size = nn.Sequential(nn.Flatten(), nn.Linear(12, 6)), 5, 6
+        self.head, self.head_dist = nn.Linear(6, 4), nn.Linear(6, 4)
+
+    def get_classifier(self) -> tuple[nn.Module, nn.Module]:
+        return self.head, self.head_dist
+
+    def reset_classifier(self, num_classes: int) -> None:
+        make = nn.Identity if num_classes == 0 else nn.Linear
+        self.head, self.head_dist = make(6, num_classes), make(6, num_classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        z = self.body(x).tanh()
+        return (self.head(z) + self.head_dist(z)) / 2
+
+
+def test_a_model_that_takes_its_classifiers_off_itself() -> None:
+    model, x = Distilled(), torch.randn(5, 3, 2, 2)
+    encoder = headless(model)
+    assert encoder.feature_dim == 6  # before the classifiers; num_features may be those of the last stage
+    torch.testing.assert_close(encoder(x), model.body(x).tanh())
+    torch.testing.assert_close((model.head(encoder(x)) + model.head_dist(encoder(x))) / 2, model(x))
+    assert isinstance(model.head, nn.Linear)  # the model itself is as it was
+    encoder(x).square().sum().backward()
+    assert all(p.grad is not None for p in encoder.parameters())
+    del model.head_hidden_size  # as in older versions of timm
+    with pytest.raises(ValueError, match=r"should give \(5, 5\), but gives \(5, 6\)"):
+        headless(model)(x)
+    del model.num_features
+    with pytest.raises(ValueError, match=r"no num_features; name its classifier .*: body\.1, head, head_dist"):
+        headless(model)
+
+
+def test_a_classifier_that_is_named_is_taken_whatever_the_model_can() -> None:
+    class Able(Model):
+        def reset_classifier(self, num_classes: int) -> None:
+            raise AssertionError
+
+    model, x = Able("fc", nn.Linear(6, 4)), torch.randn(5, 3, 2, 2)
+    torch.testing.assert_close(headless(model, classifier="fc")(x), model.body(x))
+
+
 def test_an_unusual_name() -> None:
     model, x = Model("prediction", nn.Linear(6, 4)), torch.randn(5, 3, 2, 2)
     encoder = headless(model, classifier="prediction")
@@ -266,7 +312,17 @@ def test_torchvision(name: str, dim: int) -> None:
     assert encoder(torch.zeros(1, 3, 224, 224)).shape == (1, encoder.feature_dim) == (1, dim)
 
 
-@pytest.mark.parametrize(("name", "dim"), [("resnet18", 512), ("vit_tiny_patch16_224", 192), ("convnext_atto", 320)])
+@pytest.mark.parametrize(
+    ("name", "dim"),
+    [
+        ("resnet18", 512),
+        ("vit_tiny_patch16_224", 192),
+        ("convnext_atto", 320),
+        ("deit_tiny_distilled_patch16_224", 192),  # two classifiers
+        ("resnetv2_50", 2048),  # a convolution as classifier
+        ("mobilenetv3_small_050", 1024),  # a layer between pooling and classifier
+    ],
+)
 def test_timm(name: str, dim: int) -> None:
     timm = pytest.importorskip("timm")
     encoder = headless(timm.create_model(name)).eval()
