@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from gll.attacks.balls import Ball
 from gll.attacks.base import AbstractAttack
 from gll.attacks.evaluate import Evaluation, Outcome, evaluate
+from gll.attacks.gather import gather, judged_by
 from gll.attacks.gradient import FGSM, PGD
 from gll.attacks.norms import AbstractNorm, LInf
 from gll.attacks.store import Cell, Kind, ResultsError, Store
@@ -120,7 +121,7 @@ def test_the_threat_model_goes_with_the_result() -> None:
 
     found = evaluate(Graph(), x, y, [FGSM(0.1)], chunk=3)
     assert found.threat == ThreatModel("10 samples")
-    assert found.as_dict()["threat"]["queries"] == "joint"
+    assert found.as_dict()["threats"] == [ThreatModel("10 samples").describe()]
     # Another threat model is another cell.
     assert found.outcomes[0].cell.key != evaluate(model, x, y, [FGSM(0.1)], chunk=3).outcomes[0].cell.key
 
@@ -310,3 +311,34 @@ def test_the_global_generator_is_left_alone_and_repeatable() -> None:
     assert a.outcomes[0].predicted.tolist() == b.outcomes[0].predicted.tolist()
     torch.manual_seed(7)
     assert torch.equal(torch.rand(1), drawn)
+
+
+# What a folder holds ------------------------------------------------------------------------------------------------
+
+
+def test_groups_are_judged_by_the_same_classifier() -> None:
+    def cell(chunk: int = 8, **threat: Any) -> Cell:
+        about = ThreatModel("10 samples").as_dict() | threat
+        return Cell("pgd", {"eps": 0.1}, Kind.MULTI, about, chunk)
+
+    same = [cell(), cell(dtype="float64"), cell(gradient="surrogate linear"), cell(neighbours="fixed")]
+    assert len({judged_by(one) for one in same}) == 1
+    other = [cell(), cell(base="20 samples"), cell(chunk=9), cell(queries="alone"), cell(inference="inductive")]
+    assert len({judged_by(one) for one in other}) == 5
+    assert judged_by(cell(queries="alone")) == judged_by(cell(queries="alone", chunk=9))  # each by itself
+    assert judged_by(Cell("pgd", {}, Kind.MULTI, None, 8)) == judged_by(Cell("fgsm", {}, Kind.SINGLE, None, 9))
+
+
+def test_all_that_is_finished_is_gathered(tmp_path: Path) -> None:
+    whole = run(tmp_path / "a", resume=False)
+    x, y = blobs(11)
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(Stops(8, KeyboardInterrupt), x, y, [PGD(0.3, steps=2)], chunk=4, store=Store(tmp_path / "a"))
+    (group,), unfinished = gather(Store(tmp_path / "a"), y.numpy())
+    assert unfinished == ["pgd, eps 0.3, CrossEntropy, 2 steps"]
+    assert [(o.cell.attack, o.ball) for o in group.outcomes] == [
+        ("fgsm", Ball("LInf", 0.1)),
+        ("pgd", Ball("LInf", 0.1)),
+        ("pgd", Ball("LInf", 0.2)),
+    ]
+    assert group.worst(Ball("LInf", 0.2)) == whole.worst(Ball("LInf", 0.2))

@@ -1,9 +1,8 @@
 """`gll attack`: from a run directory to tables, pictures and figures in files.
 
-What is attacked is made by `victims.py`, with what by `sets.py`, how and whether it can be trusted is in `evaluate.py`
-and `checks.py`. Here they are put together. The layer as it is used and the same in float64 with a tiny floor say the
-same classes, so that attacks on both stand in one group, of which the worst case is taken; graphs of other sizes make
-groups of their own.
+What is attacked is in `target.py`, with what in `sets.py`, how in `evaluate.py`, and whether it can be trusted in
+`checks.py`. Here they are put together. Tables and pictures show all that the folder holds, whichever command has put
+it there.
 """
 
 from __future__ import annotations
@@ -11,16 +10,16 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
 from gll.attacks.checks import Check, run_checks
 from gll.attacks.evaluate import Evaluation, evaluate
+from gll.attacks.gather import gather
 from gll.attacks.plots import Row, draw_curves, draw_distances, draw_images
 from gll.attacks.sets import Planned, left_out, names_of, plan
 from gll.attacks.store import FORMAT, ResultsError, Store, write_json
@@ -76,9 +75,11 @@ def attack_run(request: Request, out: Path, reporter: Reporter) -> dict[str, Any
     what = f"{request.head_at_test} head at test" if request.head_at_test else f"{target.run.config.model.head} head"
     reporter.say(f"{target.about()['run']} ({what}): {len(planned)} attacks on {len(target.images):,} samples of "
                  f"{target.data.name}")  # fmt: skip
-    groups = _groups(target, planned, store, reporter)
-    checks = _checks(target, [group.evaluation for group in groups], out, reporter)
+    _attack_all(target, planned, store, reporter)
+    groups, unfinished = gather(store, target.labels.cpu().numpy())
+    checks = _checks(target, groups, out, reporter)
     notes = [f"{name} was left out: {reason}" for name, reason in without.items()]
+    notes += [f"{cell} was begun and is not finished: it is in no table" for cell in unfinished]
     summary = _summary(target, groups, checks, notes)
     write_json(out / "summary.json", summary)
     summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))
@@ -92,63 +93,31 @@ def attack_run(request: Request, out: Path, reporter: Reporter) -> dict[str, Any
     return dict(summary)
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Group:
-    """Attacks that are judged by the same classifier.
-
-    Args:
-        base: samples in its graph; None without one.
-        chunk: how many are attacked at a time.
-        evaluation: of all its attacks.
-        threats: in words, as the attackers saw it.
-    """
-
-    base: int | None
-    chunk: int
-    evaluation: Evaluation
-    threats: tuple[str, ...]
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {
-            "base": self.base, "chunk": self.chunk, "threats": list(self.threats), **self.evaluation.as_dict()
-        }  # fmt: skip
-
-
-def _groups(target: Target, planned: Sequence[Planned], store: Store, reporter: Reporter) -> list[Group]:
+def _attack_all(target: Target, planned: Sequence[Planned], store: Store, reporter: Reporter) -> None:
+    """Attack each victim by what was planned for it."""
     p = target.protocol
-    sizes: dict[tuple[int, int], list[Planned]] = {}
+    jobs: dict[tuple[int, int, bool], list[Planned]] = {}
     for one in planned:
         size = (p.base, p.chunk) if one.large else (p.few_base, p.few_chunk)
-        sizes.setdefault(size if target.has_graph else (0, p.few_chunk), []).append(one)
-    groups = []
-    for (base, chunk), members in sizes.items():
-        parts = []
-        for sharp in (False, True):
-            attacks = [one.attack for one in members if one.sharp == sharp]
-            if attacks:
-                model = target.judged(base, sharp)
-                seed = target.request.seed
-                args = (model, target.images, target.labels, attacks)
-                parts.append(evaluate(*args, chunk=chunk, store=store, reporter=reporter, seed=seed))
-        joined = Evaluation(parts[0].labels, tuple(o for part in parts for o in part.outcomes), parts[0].threat)
-        threats = tuple(part.threat.describe() for part in parts if part.threat is not None)
-        groups.append(Group(base if target.has_graph else None, chunk, joined, threats))
-    return groups
+        jobs.setdefault((*(size if target.has_graph else (0, p.few_chunk)), one.sharp), []).append(one)
+    for (base, chunk, sharp), members in jobs.items():
+        attacks = [one.attack for one in members]
+        args = (target.judged(base, sharp), target.images, target.labels, attacks)
+        evaluate(*args, chunk=chunk, store=store, reporter=reporter, seed=target.request.seed)
 
 
 def _checks(target: Target, evaluations: Sequence[Evaluation], out: Path, reporter: Reporter) -> tuple[Check, ...]:
     """Of the layer as it is used, at the first ε that was asked for, or that of the paper's table."""
-    asked = target.radii()
-    eps = asked[0].eps if target.request.eps else Normalised(target.data.std, target.protocol.table_eps).pixels
+    eps = target.radii((target.protocol.table_eps,))[0].eps
     store = Store.open(out / "checks", target.about(), resume=True)
     model = target.judged(target.protocol.few_base, False)
     args = (model, target.images, target.labels)
     return run_checks(*args, eps=eps, evaluations=evaluations, store=store, reporter=reporter, seed=target.request.seed)
 
 
-def _summary(target: Target, groups: Sequence[Group], checks: Sequence[Check], notes: Sequence[str]) -> dict[str, Any]:
+def _summary(
+    target: Target, groups: Sequence[Evaluation], checks: Sequence[Check], notes: Sequence[str]
+) -> dict[str, Any]:
     config, p = target.run.config, target.protocol
     adversarial = config.adversarial
     training = "natural"
@@ -178,16 +147,16 @@ def _summary(target: Target, groups: Sequence[Group], checks: Sequence[Check], n
         "groups": [group.as_dict() for group in groups],
         "checks": [check.as_dict() for check in checks],
         "notes": list(notes),
-        "wall_s": round(sum(o.seconds for g in groups for o in g.evaluation.outcomes), 3),
+        "wall_s": round(sum(o.seconds for g in groups for o in g.outcomes), 3),
         "environment": environment(),
         "written": time.strftime("%Y-%m-%d", time.gmtime()),
     }
 
 
-def _pictures(target: Target, groups: Sequence[Group], store: Store) -> list[Row]:
+def _pictures(target: Target, groups: Sequence[Evaluation], store: Store) -> list[Row]:
     """Images that fooled the model: two of each of the paper's attacks at the ε of its table, or of what there is."""
     wanted = Normalised(target.data.std, target.protocol.table_eps).pixels
-    outcomes = [o for group in groups for o in group.evaluation.outcomes]
+    outcomes = [o for group in groups for o in group.outcomes]
 
     def away(outcome: Any) -> float:
         settings = outcome.cell.settings

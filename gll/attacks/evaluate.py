@@ -172,7 +172,7 @@ class Evaluation:
         return {
             "samples": len(self.labels),
             "natural": self.natural,
-            "threat": None if self.threat is None else plain(self.threat.as_dict()),
+            "threats": list(dict.fromkeys(_in_words(o.cell) for o in self.outcomes if o.cell.threat is not None)),
             "attacks": [outcome.as_dict(self.labels) for outcome in self.outcomes],
             "worst": worst,
         }
@@ -225,6 +225,10 @@ def evaluate(
             title = about + describe(cell.attack, cell.settings)
             outcomes.append(_attack(model, images, labels, attack, cell, store, reporter, seed, title))
     return Evaluation(labels.cpu().numpy(), tuple(outcomes), threat)
+
+
+def _in_words(cell: Cell) -> str:
+    return ThreatModel.from_dict(dict(cell.threat or {})).describe()
 
 
 def describe(attack: str, settings: Mapping[str, Any]) -> str:

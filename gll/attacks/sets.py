@@ -91,7 +91,8 @@ class Recipe:
     """What attacks are made of.
 
     Args:
-        radii: an attack is made for each.
+        curve: the radii of FGSM and IFGSM, whose errors the paper draws.
+        radii: those of all other attacks.
         c: for CW in the paper's form.
         protocol: the paper's.
         steps, restarts: of PGD and of the attack on features.
@@ -102,6 +103,7 @@ class Recipe:
         aim: the model whose gradient the attacks follow, and its name; None: that of the model under attack.
     """
 
+    curve: tuple[Radius, ...]
     radii: tuple[Radius, ...]
     c: tuple[float, ...]
     protocol: Protocol
@@ -136,11 +138,11 @@ class Planned:
 
 
 def _fgsm(r: Recipe) -> list[Planned]:
-    return [Planned(r.aimed(FGSM(a.eps, norm=a.norm)), sharp=False, large=True) for a in r.radii]
+    return [Planned(r.aimed(FGSM(a.eps, norm=a.norm)), sharp=False, large=True) for a in r.curve]
 
 
 def _ifgsm(r: Recipe) -> list[Planned]:
-    attacks = [IFGSM(a.eps, a.alpha, norm=a.norm) for a in r.radii]
+    attacks = [IFGSM(a.eps, a.alpha, norm=a.norm) for a in r.curve]
     return [Planned(r.aimed(attack), sharp=False, large=True) for attack in attacks]
 
 

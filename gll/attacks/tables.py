@@ -113,7 +113,7 @@ def attacks_grid(summary: Mapping[str, Any]) -> Grid:
         for cell in group["attacks"]:
             figures = (percent(cell["error"]), percent(cell["zero_gradients"]))
             moved = (f"{cell['mean_linf']:.4f}", f"{cell['mean_squared_l2']:.4f}", f"{cell['seconds']:.1f}")
-            base = NONE if group["base"] is None else f"{group['base']:,}"
+            base = NONE if cell["threat"] is None else cell["threat"]["base"].split(" ")[0]
             rows.append(
                 (describe(cell["attack"], cell["settings"]), cell["kind"], base, f"{cell['chunk']:,}", *figures, *moved)
             )

@@ -183,20 +183,19 @@ class Target:
             found[name] = self.victim(self.protocol.few_base, True, None, run)
         return found
 
-    def radii(self) -> tuple[Radius, ...]:
-        """Every ε, in pixel units."""
+    def radii(self, eps: tuple[float, ...]) -> tuple[Radius, ...]:
+        """Every ε that was asked for, or these in normalised units; as lengths in pixel units."""
         alpha = Normalised(self.data.std, self.protocol.alpha).pixels
         if self.request.eps and not self.request.normalised:
-            return tuple(Radius(eps, LInf(), alpha) for eps in self.request.eps)
-        paper = self.protocol.eps if "ifgsm" in names_of(self.request.attacks) else (self.protocol.table_eps,)
-        lengths = [Normalised(self.data.std, eps) for eps in self.request.eps or paper]
+            return tuple(Radius(length, LInf(), alpha) for length in self.request.eps)
+        lengths = [Normalised(self.data.std, length) for length in self.request.eps or eps]
         return tuple(Radius(length.pixels, length.norm, alpha) for length in lengths)
 
     def recipe(self) -> Recipe:
         """What the attacks are made of."""
-        r = self.request
+        r, p = self.request, self.protocol
         return Recipe(
-            self.radii(), r.c or self.protocol.c, self.protocol, r.steps, r.restarts, r.queries,
+            self.radii(p.eps), self.radii((p.table_eps,)), r.c or p.c, p, r.steps, r.restarts, r.queries,
             self.data.num_classes, self.has_graph, self.sources, self.probe, self.aim(),
         )  # fmt: skip
 
