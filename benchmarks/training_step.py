@@ -107,8 +107,8 @@ class Model:
             return self.head(rest, base, y)
 
     def step(self, x: Tensor, y: Tensor) -> None:
-        loss = self.head.loss(self.logits(x, y[: self.base]).float(), y[self.base :])
         self.optimizer.zero_grad(set_to_none=True)
+        loss = self.head.loss(self.logits(x, y[: self.base]).float(), y[self.base :])
         loss.backward()
         self.optimizer.step()
 

@@ -30,6 +30,7 @@ from gll.nn.ranking import nearest, rounding
 from gll.nn.replay import Recorder, Recording
 from gll.solvers.triangular import invert_lower, solve_factored
 
+EPS = torch.finfo(torch.float64).eps
 KNOWN_ANSWER_TOLERANCE = 1e-8
 LEAST_DEGREE = 1e-30  # below, weights vanish in float32, and the general path calls a node unreached
 EXPONENT_TOLERANCE = 1e-7  # error allowed in d²/(ε_i ε_j), and so, relatively, in a weight: that of float32
@@ -137,9 +138,14 @@ def _backward(results: Sequence[Tensor | None], cotangent: Tensor, setting: Sett
 class _FusedLaplace(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, features: Tensor, base: Tensor, labels: Tensor, setting: Setting, call: Call
+        ctx: Any,
+        features: Tensor,
+        base: Tensor,
+        labels: Tensor,
+        setting: Setting,
+        call: Call,
+        recording: Recording | None,
     ) -> tuple[Tensor, Tensor]:
-        recording = call.recording(features, base, labels, setting)
         inputs = (features, base, labels)
         if recording is None:
             results = _forward(*inputs, setting)
@@ -165,14 +171,14 @@ class _FusedLaplace(torch.autograd.Function):
             inputs = [t for t, w in zip(nodes, wanted, strict=True) if w]
             logits = ctx.call.general(*nodes, labels)
             grads = iter(torch.autograd.grad(logits, inputs, cotangents[0], create_graph=True, materialize_grads=True))
-            return *(next(grads) if w else None for w in wanted), None, None, None
+            return *(next(grads) if w else None for w in wanted), None, None, None, None
         if ctx.recording is None:
             x_bar = _backward([None, None, *kept], cotangents[0], ctx.setting)
         elif ctx.recording.launches == ctx.launch:
             x_bar = ctx.recording.run_back(cotangents[0]).clone()
         else:  # another batch came between: what this one had left is gone
             x_bar = _backward(_forward(features, base, labels, ctx.setting), cotangents[0], ctx.setting)
-        return x_bar[m:].to(features.dtype), x_bar[:m].to(base.dtype), None, None, None
+        return x_bar[m:].to(features.dtype), x_bar[:m].to(base.dtype), None, None, None, None
 
 
 @dataclass(frozen=True)
@@ -215,10 +221,13 @@ def fused_logits(
 
     Differentiable in: `features`, `base`, to any order.
     """
-    logits, verdict = _FusedLaplace.apply(features, base, labels, setting, call)
-    doubt, bandwidth, size, least, low, high, *counts = verdict.tolist()
+    recording = call.recording(features, base, labels, setting)
+    logits, verdict = _FusedLaplace.apply(features, base, labels, setting, call, recording)
+    figures = verdict.tolist() if recording is None else recording.verdict()
+    # From here on a GPU has nothing to do until the caller gives it something: be brief.
+    doubt, bandwidth, size, least, low, high, *counts = figures
     bandwidth = bandwidth if setting.epsilon is None else setting.epsilon**2
-    noise = 4 * torch.finfo(torch.float64).eps * features.shape[1] ** 0.5 * size
+    noise = 4 * EPS * features.shape[1] ** 0.5 * size
     # Comparisons with NaN are false, so that a failed factor, or features that are not finite, count as unsound.
     sound = (
         (doubt == 0 and bandwidth * EXPONENT_TOLERANCE > noise and least > LEAST_DEGREE)

@@ -140,9 +140,10 @@ class GraphLearningLayer(nn.Module):
             )
         with torch.autocast(features.device.type, enabled=False):
             if self._fusable(features, base_features, base_labels):
+                nodes = (features.detach(), base_features.detach(), base_labels.detach())
                 logits = fused_logits(features, base_features, base_labels, self._setting(), self._call())
                 if logits is not None:
-                    self._last = (features.detach(), base_features.detach(), base_labels.detach())
+                    self._last = nodes
                     return logits
             return self._general(features, base_features, base_labels)
 

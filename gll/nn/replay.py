@@ -22,7 +22,10 @@ KEPT = 4  # recordings per layer; each holds the memory of one forward and backw
 
 
 class Recording:
-    """A forward function of tensors, and a backward function of its results and a cotangent, as CUDA graphs."""
+    """A forward function of tensors, and a backward function of its results and a cotangent, as CUDA graphs.
+
+    The second result is a verdict, a few numbers on which the caller waits.
+    """
 
     def __init__(
         self,
@@ -31,6 +34,7 @@ class Recording:
         inputs: Sequence[Tensor],
     ) -> None:
         self.launches = 0
+        self._done = torch.cuda.Event()
         self._inputs = [t.detach().clone() for t in inputs]
         stream = torch.cuda.Stream(device=inputs[0].device)
         stream.wait_stream(torch.cuda.current_stream(inputs[0].device))
@@ -45,6 +49,10 @@ class Recording:
             self._forward, self._backward = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
             with torch.cuda.graph(self._forward, pool=pool, stream=stream, capture_error_mode="thread_local"):
                 self.results = forward(*self._inputs)
+                verdict = self.results[1]
+                assert verdict is not None
+                self._told = torch.empty(verdict.shape, dtype=verdict.dtype, pin_memory=True)
+                self._told.copy_(verdict, non_blocking=True)
             with torch.cuda.graph(self._backward, pool=pool, stream=stream, capture_error_mode="thread_local"):
                 self._gradient = backward(self.results, self._cotangent)
         torch.cuda.current_stream(inputs[0].device).wait_stream(stream)
@@ -54,8 +62,14 @@ class Recording:
         for own, given in zip(self._inputs, inputs, strict=True):
             own.copy_(given)
         self._forward.replay()
+        self._done.record()
         self.launches += 1
         return self.results
+
+    def verdict(self) -> list[float]:
+        """The second result of the last launch, as soon as it is there. The GPU has sent it by itself."""
+        self._done.synchronize()
+        return list(self._told.tolist())
 
     def run_back(self, cotangent: Tensor) -> Tensor:
         """The gradient at the last launch, in memory that the next call overwrites."""

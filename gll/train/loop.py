@@ -213,6 +213,7 @@ class Training:
         self.notes.note("inputs", x)
         x = self.adversary.attack(x, y, batch.sizes, self.epoch, step, self.notes)  # as it is, if ε = 0
 
+        self.optimizer.zero_grad(set_to_none=True)  # here and not later, while a GPU is busy anyway
         with torch.set_grad_enabled(head.trains_encoder):
             z = features(self.encoder, x, config)
         self.notes.note("features", z)
@@ -226,7 +227,6 @@ class Training:
         self.notes.note("wrong", logits.argmax(1) != nodes.target)
         self.notes.note("labelled", torch.ones_like(nodes.target))
 
-        self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         self.ranks.average_gradients(at_work(head))  # the other head of a switch has no gradients, and must get none
         gradients = [p.grad for p in self.trainable if p.grad is not None]
