@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -20,7 +21,7 @@ from gll.data.datasets import load, normalize
 from gll.equations import Laplace
 from gll.nn.layer import GraphLearningLayer
 from gll.reweight import wnll
-from gll.similarity import Constant
+from gll.similarity import Constant, Gaussian
 from gll.train.loop import new_run, train
 from gll.train.model import restore
 from gll.train.runs import Run
@@ -168,6 +169,37 @@ def test_float32_features_give_the_same_in_either_precision(floor: float) -> Non
     torch.testing.assert_close(fused(x).double(), expected, rtol=1e-5, atol=1e-5)
     assert fused(x).dtype == (dtype or torch.float32)
     assert isinstance(fused.layer._last[0], Tensor)  # the fused path it was
+
+
+def without_subtraction(w: np.ndarray, m: int, g: np.ndarray) -> np.ndarray:
+    """u at the free nodes (those from m on) by an elimination that never subtracts, so that every digit is right."""
+    w, steps = w.astype(np.longdouble), []
+    for p in range(len(w) - 1, m - 1, -1):
+        row = w[p, :p] / w[p, :p].sum()
+        steps.append(row)
+        w[:p, :p] += np.outer(w[:p, p], row)
+    u = g.astype(np.longdouble)
+    for row in steps[::-1]:
+        u = np.concatenate([u, row[None] @ u])
+    return u[m:]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_tiny_probabilities_keep_their_digits(dtype: torch.dtype) -> None:
+    """A cluster of queries, from which a chain of them leads to the other class: far below what 1 + u can tell."""
+    generator = torch.Generator().manual_seed(0)
+    corner, y = torch.tensor([[0.0, 0.0], [0.9, 0.0]]), torch.arange(40) % 2
+    base = corner[y] + 0.1 * torch.rand(40, 2, generator=generator)
+    chain = torch.linspace(0.0, 1.0, 11)[:, None] * torch.tensor([1.0, 0.02])
+    x = torch.cat([0.1 * torch.rand(60, 2, generator=generator), chain])
+    layer = GraphLearningLayer(2, k=6, normalize=False, kernel=Gaussian(12.0))
+    victim = GraphVictim(nn.Identity(), layer, base.to(dtype), y, floor=1e-300, dtype=torch.float64)
+    w = oracles.weights(torch.cat([base, x]).double(), 6, scale=12.0).numpy()
+    expected = np.log(np.maximum(without_subtraction(w, 40, np.eye(2)[y]), 1e-300))  # some see one class only
+    assert ((expected > -600) & (expected < np.log(1e-16))).sum() > 10
+    # Float32 features: the fused path, whose logits are float32; their rounding is all that is lost.
+    tolerance = {"rtol": 1e-6, "atol": 1e-6} if dtype == torch.float32 else {"rtol": 1e-11, "atol": 1e-12}
+    np.testing.assert_allclose(victim(x.to(dtype)).numpy(), expected.astype(np.float64), **tolerance)
 
 
 # Gradients ---------------------------------------------------------------------------------------------------------
