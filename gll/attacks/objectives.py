@@ -4,7 +4,7 @@
 |---|---|---|
 | `CrossEntropy` | -log p_y | its gradient vanishes where p_y rounds to 1 |
 | `Margin` | max_{i≠y} z_i - z_y | above 0 exactly where the class is wrong |
-| `BalancedMargin` | the same | its gradient is scaled, image by image, by the probability of the runner-up |
+| `BalancedMargin` | the same | its gradient is scaled, image by image, by the smaller of p_y and the runner-up's p |
 | `DLR` | -(z_y - max_{i≠y} z_i) / (z_(1) - z_(3)) | does not depend on the scale of the logits; three classes or more |
 | `Towards` | z_t - z_y | towards given classes t |
 
@@ -41,6 +41,8 @@ class CrossEntropy(AbstractObjective):
 
     >>> CrossEntropy()(torch.tensor([[0.0, 0.0]]), torch.tensor([1]))
     tensor([0.6931])
+    Differentiable in: `logits`.
+
     """
 
     def __call__(self, logits: Tensor, labels: Tensor) -> Tensor:
@@ -54,6 +56,8 @@ class Margin(AbstractObjective):
 
     >>> Margin()(torch.tensor([[1.0, 3.0, 2.0]]), torch.tensor([1]))
     tensor([-1.])
+    Differentiable in: `logits`.
+
     """
 
     def __call__(self, logits: Tensor, labels: Tensor) -> Tensor:
@@ -65,13 +69,15 @@ class Margin(AbstractObjective):
 class BalancedMargin(AbstractObjective):
     """The margin, with a gradient that is scaled by the smaller of the two probabilities, image by image.
 
-    A step does not depend on the length of an image's gradient. But the images of a graph are solved for at once, and
-    there the margin of log-probabilities has entries 1/p: where one image has p = 1e-200, the others' share of that
-    gradient is lost to rounding. Scaled, every image weighs about the same. The value is the margin's own.
+    Images that are attacked each by itself do not notice. In one graph an image's gradient is a sum over all images that
+    it touches, and the margin of log-probabilities counts the surest of them most (its slope is 1/p). Scaled, those
+    count most that are near to being wrong. It is another direction than `Margin`'s, not a stronger attack in general.
 
     >>> z = torch.tensor([[0.0, -40.0]], requires_grad=True)
     >>> torch.autograd.grad(BalancedMargin()(z, torch.tensor([0])).sum(), z)[0]
     tensor([[-4.2484e-18,  4.2484e-18]])
+    Differentiable in: `logits`.
+
     """
 
     def __call__(self, logits: Tensor, labels: Tensor) -> Tensor:
@@ -91,6 +97,8 @@ class DLR(AbstractObjective):
 
     >>> DLR()(torch.tensor([[1.0, 3.0, 2.0]]), torch.tensor([1]))
     tensor([-0.5000])
+    Differentiable in: `logits`.
+
     """
 
     def __call__(self, logits: Tensor, labels: Tensor) -> Tensor:
@@ -109,6 +117,8 @@ class Towards(AbstractObjective):
 
     >>> Towards(torch.tensor([0]))(torch.tensor([[1.0, 3.0, 2.0]]), torch.tensor([1]))
     tensor([-2.])
+    Differentiable in: `logits`.
+
     """
 
     target: Int[Tensor, " n"]
