@@ -16,7 +16,6 @@ What the operations do is in `operations.py` (values) and `geometry.py` (places)
 
 from __future__ import annotations
 
-import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -26,10 +25,10 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from gll.names import require_name, require_options
 from gll.data import geometry, operations
 from gll.data.operations import Images, to_device
 from gll.data.pool import COLOUR_POOL, GREY_POOL, AbstractOperation, Blend, Graded, Plain, in_turn, magnitudes
+from gll.names import from_name
 
 
 class AbstractAugmentation(ABC):
@@ -342,7 +341,4 @@ def augmentation_from_name(name: str, **options: Any) -> AbstractAugmentation:
     >>> augmentation_from_name("crop-flip", padding=2)
     CropFlip(padding=2, flip=True)
     """
-    require_name("augmentation", name, AUGMENTATIONS)
-    valid = list(inspect.signature(AUGMENTATIONS[name]).parameters)
-    require_options("augmentation", name, options, valid)
-    return AUGMENTATIONS[name](**options)
+    return from_name("augmentation", AUGMENTATIONS, name, options)
