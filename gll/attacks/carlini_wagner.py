@@ -56,8 +56,8 @@ class CarliniWagnerPaper(AbstractAttack):
     >>> few, many = (CarliniWagnerPaper(c)(model, x, y).l2.mean() for c in (1.0, 50.0))
     >>> bool(few < many)
     True
-    Differentiable in: nothing.
 
+    Differentiable in: nothing.
     """
 
     c: float
@@ -114,8 +114,8 @@ class CarliniWagner(AbstractAttack):
     >>> _ = model.load_state_dict({"weight": torch.eye(2), "bias": torch.zeros(2)})
     >>> CarliniWagner(3, 50)(model, torch.tensor([[0.7, 0.3]]), torch.tensor([0])).l2  # 0.4/√2
     tensor([0.28...
-    Differentiable in: nothing.
 
+    Differentiable in: nothing.
     """
 
     binary_steps: int = 9

@@ -37,8 +37,8 @@ class FGSM(AbstractAttack):
     >>> model, x, y = nn.Linear(4, 3), torch.rand(5, 4), torch.tensor([0, 1, 2, 0, 1])
     >>> FGSM(0.1)(model, x, y).linf.max().item() <= 0.1 + 1e-6
     True
-    Differentiable in: nothing.
 
+    Differentiable in: nothing.
     """
 
     eps: float
@@ -64,8 +64,8 @@ class IFGSM(AbstractAttack):
 
     >>> IFGSM(eps=0.3, alpha=0.05).settings()["steps"]
     30
-    Differentiable in: nothing.
 
+    Differentiable in: nothing.
     """
 
     eps: float
@@ -114,8 +114,8 @@ class PGD(AbstractAttack):
     >>> model, x, y = nn.Linear(4, 3), torch.rand(5, 4), torch.tensor([0, 1, 2, 0, 1])
     >>> PGD(0.1, steps=5)(model, x, y).error >= FGSM(0.1)(model, x, y).error
     True
-    Differentiable in: nothing.
 
+    Differentiable in: nothing.
     """
 
     eps: float

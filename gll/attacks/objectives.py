@@ -41,8 +41,8 @@ class CrossEntropy(AbstractObjective):
 
     >>> CrossEntropy()(torch.tensor([[0.0, 0.0]]), torch.tensor([1]))
     tensor([0.6931])
-    Differentiable in: `logits`.
 
+    Differentiable in: `logits`.
     """
 
     def __call__(self, logits: Tensor, labels: Tensor) -> Tensor:
@@ -56,12 +56,12 @@ class Margin(AbstractObjective):
 
     >>> Margin()(torch.tensor([[1.0, 3.0, 2.0]]), torch.tensor([1]))
     tensor([-1.])
-    Differentiable in: `logits`.
 
+    Differentiable in: `logits`.
     """
 
     def __call__(self, logits: Tensor, labels: Tensor) -> Tensor:
-        return logits.gather(1, runner_up(logits, labels)[:, None])[:, 0] - _at(logits, labels)
+        return _at(logits, runner_up(logits, labels)) - _at(logits, labels)
 
 
 @final
@@ -69,22 +69,24 @@ class Margin(AbstractObjective):
 class BalancedMargin(AbstractObjective):
     """The margin, with a gradient that is scaled by the smaller of the two probabilities, image by image.
 
-    Images that are attacked each by itself do not notice. In one graph an image's gradient is a sum over all images that
-    it touches, and the margin of log-probabilities counts the surest of them most (its slope is 1/p). Scaled, those
+    Images that are attacked each by itself do not notice. In one graph an image's gradient is a sum over all images
+    that it touches, and the margin of log-probabilities counts the surest of them most: its slope is 1/p. Scaled, those
     count most that are near to being wrong. It is another direction than `Margin`'s, not a stronger attack in general.
 
     >>> z = torch.tensor([[0.0, -40.0]], requires_grad=True)
     >>> torch.autograd.grad(BalancedMargin()(z, torch.tensor([0])).sum(), z)[0]
     tensor([[-4.2484e-18,  4.2484e-18]])
-    Differentiable in: `logits`.
 
+    Differentiable in: `logits`.
     """
 
     def __call__(self, logits: Tensor, labels: Tensor) -> Tensor:
         other = runner_up(logits, labels)
-        margin = logits.gather(1, other[:, None])[:, 0] - _at(logits, labels)
+        margin = _at(logits, other) - _at(logits, labels)
         p = torch.log_softmax(logits.detach(), 1).exp()
-        weighted = margin * torch.minimum(_at(p, other), _at(p, labels))
+        # A scale that rounds to zero would make a gradient that is there look masked.
+        scale = torch.minimum(_at(p, other), _at(p, labels)).clamp(min=torch.finfo(p.dtype).tiny ** 0.5)
+        weighted = margin * scale
         return margin.detach() + (weighted - weighted.detach())
 
 
@@ -97,8 +99,8 @@ class DLR(AbstractObjective):
 
     >>> DLR()(torch.tensor([[1.0, 3.0, 2.0]]), torch.tensor([1]))
     tensor([-0.5000])
-    Differentiable in: `logits`.
 
+    Differentiable in: `logits`.
     """
 
     def __call__(self, logits: Tensor, labels: Tensor) -> Tensor:
@@ -117,8 +119,8 @@ class Towards(AbstractObjective):
 
     >>> Towards(torch.tensor([0]))(torch.tensor([[1.0, 3.0, 2.0]]), torch.tensor([1]))
     tensor([-2.])
-    Differentiable in: `logits`.
 
+    Differentiable in: `logits`.
     """
 
     target: Int[Tensor, " n"]

@@ -60,8 +60,8 @@ class Square(AbstractAttack):
     >>> import math
     >>> math.isnan(Square(0.1, queries=20)(model, x, y).zero_gradients)  # it asks for none
     True
-    Differentiable in: nothing.
 
+    Differentiable in: nothing.
     """
 
     eps: float
