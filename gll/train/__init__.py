@@ -9,6 +9,7 @@
 | `runs.py`, `checkpoint.py`, `board.py` | the run directory, its checkpoints, TensorBoard |
 | `progress.py`, `interrupt.py`, `commands.py` | what one sees, Ctrl-C, `gll train` and `gll evaluate` |
 | `pretrain.py`, `contrastive.py`, `watch.py` | contrastive warm-up |
+| `adversarial.py`, `against.py` | training on attacked images; what the attack makes larger |
 | `distributed.py` | several processes |
 | `compare.py`, `records.py`, `apply.py` | reading runs, using what they trained |
 """
