@@ -63,6 +63,30 @@ def test_greedy_flips_do_more_than_random_ones(threat: ThreatModel) -> None:
     assert torch.equal(v.base_labels, points(30, 0)[1])  # and the victim is as it was
 
 
+def test_the_first_greedy_flip_is_the_best_of_all() -> None:
+    v, (x, y) = victim(THREATS[1]), points(24, 1)
+    u = v(x).exp()
+    other = u.scatter(1, y[:, None], -1).argmax(1)
+
+    def smooth(flipped: Tensor) -> float:
+        """The errors, counted softly and to first order in u."""
+        now, row = v.with_labels(flipped)(x).exp(), torch.arange(24)
+        margin = (u[row, y] - u[row, other]) / 0.1
+        change = (now - u)[row, y] - (now - u)[row, other]
+        return float(-(change * torch.sigmoid(margin) * torch.sigmoid(-margin)).sum())
+
+    gains = torch.full((30, 3), -torch.inf)
+    for j in range(30):
+        for c in range(3):
+            if c != v.base_labels[j]:
+                flipped = v.base_labels.clone()
+                flipped[j] = c
+                gains[j, c] = smooth(flipped)
+    best = int(gains.argmax())
+    found = poison(v, x, y, counts=[1], flips=GreedyFlips())
+    assert (int(found.index), int(found.wrong)) == (best // 3, best % 3)
+
+
 def test_random_flips_are_drawn_with_the_generator() -> None:
     v, (x, y) = victim(), points(9, 1)
     draws = [poison(v, x, y, counts=[8], generator=torch.Generator().manual_seed(s)).index.tolist() for s in (0, 0, 1)]

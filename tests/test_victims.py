@@ -202,6 +202,14 @@ def test_tiny_probabilities_keep_their_digits(dtype: torch.dtype) -> None:
     np.testing.assert_allclose(victim(x.to(dtype)).numpy(), expected.astype(np.float64), **tolerance)
 
 
+@pytest.mark.parametrize(("floor", "solver"), [(FLOOR, "Cholesky"), (1e-8, "ConjugateGradient")])
+def test_small_values_come_from_a_direct_solver(floor: float, solver: str) -> None:
+    _, _, x = points(n=700)
+    victim = make(floor=floor)
+    victim(x)
+    assert victim.layer.wide.last_solution.method.startswith(solver)  # type: ignore[union-attr]
+
+
 # Gradients ---------------------------------------------------------------------------------------------------------
 
 

@@ -141,7 +141,8 @@ class GraphVictim(nn.Module):
         plain = changed(layer, floor=self.floor, search=search, inductive=inductive)
         if self.dtype == torch.float32 and self.floor >= SURE_FLOOR:
             return plain
-        return Wide(plain, changed(plain, solver=layer.solver or Cholesky()))
+        direct = Cholesky() if self.floor < SURE_FLOOR else None
+        return Wide(plain, changed(plain, solver=layer.solver or direct))
 
     @torch.no_grad()
     def _encode(self, images: Tensor) -> Tensor:
@@ -194,7 +195,7 @@ class GraphVictim(nn.Module):
     @property
     def closed_form(self) -> bool:
         """Whether queries are answered one by one, by `star.py`."""
-        return self.threat.alone and in_closed_form(self._settings, self.base_labels)
+        return self.threat.alone and in_closed_form(self.layer, self.base_labels)
 
     def shares(
         self, features: Float[Tensor, "n d"]
@@ -204,10 +205,6 @@ class GraphVictim(nn.Module):
         Differentiable in: `features`.
         """
         return self._stars().shares(features.to(self.dtype), self._choice)
-
-    @property
-    def _settings(self) -> GraphLearningLayer:
-        return self.layer.wide if isinstance(self.layer, Wide) else self.layer
 
     def _graph(self, features: Tensor, base: Tensor) -> Tensor:
         if self.dtype == torch.float64 and features.dtype != base.dtype:
@@ -221,7 +218,7 @@ class GraphVictim(nn.Module):
         if self._star is None or moved:
             inductive = self.threat.inference is Inference.INDUCTIVE
             base = self.base_features.to(self.dtype)
-            self._star = Star(self._settings, base, self.base_labels, inductive=inductive, each_class=self.each_class)
+            self._star = Star(self.layer, base, self.base_labels, inductive=inductive, each_class=self.each_class)
         return self._star
 
     def _copy(self, **changes: Any) -> GraphVictim:
@@ -247,7 +244,7 @@ class GraphVictim(nn.Module):
         """
         other = self._copy(dtype=torch.float64, floor=floor)
         other.threat = dataclasses.replace(self.threat, dtype="float64")
-        other.layer = other._make_layer(self._settings)
+        other.layer = other._make_layer(self.layer)
         return other
 
     def fixed_at(self, images: Float[Tensor, "n *sample"]) -> GraphVictim:
@@ -262,7 +259,7 @@ class GraphVictim(nn.Module):
                 self._require_closed_form("neighbours of single queries can be fixed")
                 other._choice = other._stars().choose(x.to(other.dtype))
             else:
-                other.layer = other._make_layer(self._settings, Remembered(self._settings.search))
+                other.layer = other._make_layer(self.layer, Remembered(self.layer.search))
                 other.log_probabilities(x)
         return other
 
@@ -282,7 +279,7 @@ class GraphVictim(nn.Module):
         return other
 
     def _require_closed_form(self, what: str) -> None:
-        if not in_closed_form(self._settings, self.base_labels):
+        if not in_closed_form(self.layer, self.base_labels):
             raise ValueError(
                 f"{what} if every base sample has a class and the layer is plain (Laplace or WNLL, Gaussian weights, "
                 "exact search)"
