@@ -295,6 +295,15 @@ def test_auto_takes_the_measured_method_and_says_so(count: int, prior: bool, nam
     assert torch.equal(found.probability, other.probability)
 
 
+@pytest.mark.parametrize(("nodes", "name"), [(5000, "laplace"), (5001, "poisson-reweighted")])
+def test_auto_leaves_sparse_labels_to_poisson_reweighting(nodes: int, name: str) -> None:
+    labels = gll.Labels.from_classes(torch.arange(100) % 2, num_classes=2)
+    _, why = AutoMethod.choose(labels, nodes, prior=False)
+    assert why.startswith(name)
+    if name != "laplace":
+        assert why.endswith("100 labels are fewer than one for every 50 of 5,001 nodes")
+
+
 def test_auto_leaves_mbo_to_graphs_of_moderate_size() -> None:
     method, why = AutoMethod.choose(one_hot([0, 1], [0, 1]), 1_000_000, prior=True)
     assert isinstance(method, PoissonReweighted)
