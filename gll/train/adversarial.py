@@ -101,9 +101,8 @@ class Adversary:
             chance = generator(self.config.seed, "attack", epoch, step, self.ranks.rank, device=x.device)
             drawn = torch.rand(image.shape, generator=chance, device=x.device)
             moved = (image + self.eps * (2 * drawn - 1)).clamp_(low, high)
-        total = x.new_zeros(
-            (), dtype=torch.float64
-        )  # finite if all it sums is: the sign of NaN is 0, and would hide it
+        # Finite if all that it sums is. The images stay finite whatever happens, since the sign of NaN is 0.
+        total = x.new_zeros((), dtype=torch.float64)
         for _ in range(self.steps):
             moved = moved.detach().requires_grad_()
             with torch.enable_grad():
