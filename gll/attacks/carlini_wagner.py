@@ -123,7 +123,7 @@ class CarliniWagner(AbstractAttack):
     lr: float = 0.05
     confidence: float = 0.0
     initial_c: float = 0.1
-    squeeze: float = 0.01
+    squeeze: float = 1e-3
     refine: bool = True
     eps: float = field(default=math.inf, init=False)
     norm: AbstractNorm = field(default_factory=L2, init=False)
