@@ -27,6 +27,7 @@ PAGES = (
     ROOT / "docs" / "large-graphs.md",
     ROOT / "docs" / "performance.md",
     ROOT / "docs" / "augmentation.md",
+    ROOT / "docs" / "robustness.md",
     ROOT / "docs" / "solvers.md",
     ROOT / "docs" / "training.md",
     ROOT / "docs" / "two-moons.md",
@@ -274,6 +275,27 @@ def augmentation(record: dict[str, Any], _: dict[int, str]) -> str:
     return "\n".join([*lines, "", _provenance(record)])
 
 
+def robustness(record: dict[str, Any], _: dict[int, str]) -> str:
+    """Errors under attack beside the paper's; then at other radii; then the checks."""
+    from gll.attacks.tables import checks_compared, compared, strong_radii
+
+    rows, name = record["rows"], record["config"]["data"]
+    paper = json.loads((RESULTS.parent / "paper" / "robustness.json").read_text())["errors"].get(name, {})
+    eps, unit, c = rows[0]["table_eps"], rows[0]["unit"], rows[0]["table_c"]
+    seconds = f"{min(r['wall_s'] for r in rows):,.0f} to {max(r['wall_s'] for r in rows):,.0f} s of attacks each"
+    title = f"**{name}**, {rows[0]['samples']:,} test samples, ε = {eps:g} in normalised units"
+    title += f" ({eps * unit:.3f} of the range), CW with c = {c:g}; errors in percent."
+    lines = [title, "", compared(rows, paper).markdown()]
+    for other in strong_radii(rows):
+        if abs(other - rows[0]["table_eps_pixels"]) > 1e-6:
+            lines += ["", f"The same at ε = {other:g} of the range.", "", compared(rows, {}, other).markdown()]
+    lines += ["", "Figures of the checks; bold where one failed.", "", checks_compared(rows).markdown()]
+    where = sorted({row["environment"]["commit"] for row in rows})
+    device = ", ".join(sorted({row["environment"]["gpu"] or "CPU" for row in rows}))
+    lines += ["", f"<small>commits {', '.join(where)}, {device}, {seconds}</small>"]
+    return "\n".join(lines)
+
+
 def tables() -> dict[str, str]:
     """Every table by its name."""
     sys.path.insert(0, str(RESULTS.parent))
@@ -298,6 +320,10 @@ def tables() -> dict[str, str]:
         "active-mnist": (active, {}),
         "active-fashion": (active, {}),
         "training": (training, {}),
+        "robustness-digits": (robustness, {}),
+        "robustness-mnist": (robustness, {}),
+        "robustness-fashionmnist": (robustness, {}),
+        "robustness-cifar10": (robustness, {}),
         "augment-cpu": (augmentation, {}),
         "augment-cuda": (augmentation, {}),
     }

@@ -17,7 +17,7 @@ from gll.attacks.carlini_wagner import CarliniWagner, CarliniWagnerPaper
 from gll.attacks.gradient import FGSM, IFGSM
 from gll.attacks.plots import Row, draw_images
 from gll.attacks.store import Store
-from gll.attacks.tables import Grid, compared, errors_at, paper_grid, radii
+from gll.attacks.tables import Grid, checks_compared, compared, errors_at, paper_grid, radii, strong_radii
 from gll.attacks.target import Request, Target
 from gll.attacks.transfer import Transfer
 from gll.attacks.victims import victim_of
@@ -284,6 +284,7 @@ def made_up(seed: int, error: float) -> dict[str, Any]:
         "table_eps_pixels": 0.1,
         "table_c": 20,
         "unit": 0.5,
+        "gradient_of": "own",
         "groups": [{"attacks": [fgsm, far, cw, other], "worst": worst}],
     }
 
@@ -302,9 +303,37 @@ def test_the_papers_columns_and_ours() -> None:
 
 
 def test_seeds_beside_the_paper() -> None:
-    grid = compared([made_up(0, 0.4), made_up(1, 0.5)], {"gll, natural": {"natural": 0.47, "FGSM": 3.49}})
+    paper = {"gll, natural": {"natural": 0.47, "FGSM": 3.49}, "gll, robust": {"natural": 0.55}}
+    grid = compared([made_up(0, 0.4), made_up(1, 0.5)], paper)
     assert grid.rows[0][:4] == ("gll, natural", "2", "1.00 ± 0.00", "45.00 ± 7.07")
-    assert grid.rows[1][:5] == ("  the paper", "1", "0.47", "3.49", "–")
+    assert grid.rows[1][:5] == ("– the paper", "1", "0.47", "3.49", "–")
+    assert len(grid.rows) == 2
+    # At another ε there is nothing of the paper's to stand beside.
+    far = compared([made_up(0, 0.4)], paper, eps=0.2)
+    assert [row[3] for row in far.rows] == ["90.00"]
+    # A robust model stands beside the paper's robust one, a linear head beside what the paper calls MLP.
+    robust = made_up(0, 0.1)
+    robust["run"] = {"head": "linear", "training": "robust, ε = 0.1 pixels, against own", "seed": 0}
+    grid = compared([robust], {"mlp, robust": {"FGSM": 4.83}, "mlp, natural": {"FGSM": 5.74}})
+    assert [row[3] for row in grid.rows] == ["10.00", "4.83"]
+
+
+def test_where_all_were_attacked_in_earnest() -> None:
+    found = made_up(0, 0.4)
+    assert strong_radii([found, made_up(1, 0.5)]) == [0.1]
+    weak = made_up(2, 0.4)
+    weak["groups"][0]["worst"][0]["by_kind"] = {"single step": 0.4}
+    assert strong_radii([found, weak]) == []
+
+
+def test_checks_of_seeds() -> None:
+    first, second = made_up(0, 0.4), made_up(1, 0.4)
+    for one, figure in ((first, 0.01), (second, 0.05)):
+        bad = {"name": "single step", "figure": figure, "passed": figure < 0.02, "meaning": ""}
+        one["checks"] = [bad, {"name": "deterministic", "figure": 0.0, "passed": True, "meaning": ""}]
+    grid = checks_compared([first, second])
+    assert grid.head == ("model", "single step", "deterministic")
+    assert grid.rows == (("gll, natural", "**0.030**", "0.000"),)  # one seed that fails is a failure
 
 
 def test_a_grid_in_markdown_escapes() -> None:

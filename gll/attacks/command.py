@@ -26,6 +26,8 @@ from gll.attacks.store import FORMAT, ResultsError, Store, write_json
 from gll.attacks.tables import attacks_grid, checks_grid, paper_grid, plain_name, report
 from gll.attacks.target import Request, Target
 from gll.attacks.units import Normalised
+from gll.files import complete_file
+from gll.terminal import error_console, said_by
 from gll.train.finite import NonFiniteError
 from gll.train.progress import Reporter, clock
 from gll.train.runs import environment
@@ -37,22 +39,22 @@ PICTURED = ("fgsm", "ifgsm", "cw-paper")  # the paper's figure; other attacks wh
 
 def run_attack(request: Request, console: Console) -> int:
     """Attack a run. Returns the exit code."""
-    errors = Console(stderr=True, soft_wrap=True, highlight=False)
+    errors = error_console()
     out = request.out or request.run / "attack"
     try:
         summary = attack_run(request, out, Reporter(console))
     except KeyboardInterrupt:
         again = f"; what is done is kept in {out}: the same command with --resume goes on" if out.is_dir() else ""
-        errors.print(Text.assemble(("gll attack: ", "red"), f"interrupted{again}"))
+        errors.print(said_by("attack", f"interrupted{again}"))
         return 130
     except PROBLEMS as error:
-        errors.print(Text.assemble(("gll attack: ", "red"), str(error)))
+        errors.print(said_by("attack", str(error)))
         return 1
     wide = console if console.is_terminal else Console(file=console.file, width=160)
     for grid in (attacks_grid(summary), paper_grid(summary), checks_grid(summary)):
         wide.print(grid.rich())
     for note in summary["notes"]:
-        errors.print(Text.assemble(("gll attack (note): ", "yellow"), note))
+        errors.print(said_by("attack (note)", note, "yellow"))
     console.print(Text(f"{clock(summary['wall_s'])} of attacks; report, pictures and figures: {out}"), soft_wrap=True)
     return 0
 
@@ -83,7 +85,8 @@ def attack_run(request: Request, out: Path, reporter: Reporter) -> dict[str, Any
     summary = _summary(target, groups, checks, notes)
     write_json(out / "summary.json", summary)
     summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))
-    (out / "report.md").write_text(report(summary), encoding="utf-8")
+    with complete_file(out / "report.md") as part:
+        part.write_text(report(summary), encoding="utf-8")
     name = target.run.config.name
     draw_curves({name: summary}, out / "curves.png")
     draw_distances({name: summary}, out / "distances.png")

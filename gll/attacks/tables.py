@@ -139,18 +139,49 @@ def compared(
         paper: its errors in percent by "head, training" and column.
         eps: in pixel units; None: that of the paper's table.
     """
-    groups: dict[str, list[dict[str, float | None]]] = {}
-    for summary in summaries:
-        key = f"{summary['run']['head']}, {summary['run']['training']}"
-        at = summary["table_eps_pixels"] if eps is None else eps
-        groups.setdefault(key, []).append(errors_at(summary, at))
-    rows = []
-    for key, found in groups.items():
-        rows.append((key, str(len(found)), *(_spread([one[column] for one in found]) for column in COLUMNS)))
-        if key in paper:
-            theirs = (f"{paper[key][c]:.2f}" if c in paper[key] else NONE for c in COLUMNS)
-            rows.append(("  the paper", "1", *theirs))
+    rows, beside = [], dict(paper)
+    for name, members in _by_model(summaries).items():
+        found = [errors_at(one, one["table_eps_pixels"] if eps is None else eps) for one in members]
+        rows.append((name, str(len(found)), *(_spread([one[column] for one in found]) for column in COLUMNS)))
+        run = members[0]["run"]
+        head = "mlp" if run["head"] == "linear" else run["head"]  # what the paper calls MLP here is a linear layer
+        theirs = beside.pop(f"{head}, {run['training'].split(',')[0]}", None) if eps is None else None
+        if theirs is not None:
+            rows.append(("– the paper", "1", *(f"{theirs[c]:.2f}" if c in theirs else NONE for c in COLUMNS)))
     return Grid("Errors in percent", ("model", "seeds", *COLUMNS), tuple(rows))
+
+
+def strong_radii(summaries: Sequence[Mapping[str, Any]]) -> list[float]:
+    """Every ε, in pixel units, at which all of them were attacked in more ways than by a gradient."""
+    found: list[set[float]] = []
+    for summary in summaries:
+        group = judged(summary)
+        worst = [] if group is None else group["worst"]
+        found.append({round(w["eps"], 9) for w in worst if len(w["by_kind"]) > 1 and "transfer" in w["by_kind"]})
+    return sorted(set.intersection(*found)) if found else []
+
+
+def checks_compared(summaries: Sequence[Mapping[str, Any]]) -> Grid:
+    """The checks of several runs: the figure of each, in bold where it failed; the mean over seeds."""
+    names = list(dict.fromkeys(check["name"] for summary in summaries for check in summary["checks"]))
+    rows = []
+    for name, members in _by_model(summaries).items():
+        cells = []
+        for check in names:
+            found = [c for one in members for c in one["checks"] if c["name"] == check]
+            text = f"{statistics.fmean(c['figure'] for c in found):.3f}" if found else NONE
+            cells.append(text if all(c["passed"] for c in found) else f"**{text}**")
+        rows.append((name, *cells))
+    return Grid("Checks", ("model", *names), tuple(rows))
+
+
+def _by_model(summaries: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for summary in summaries:
+        other = summary["gradient_of"]
+        by = "" if other == "own" else f", attacked by the gradient of {other}"
+        groups.setdefault(f"{summary['run']['head']}, {summary['run']['training']}{by}", []).append(summary)
+    return groups
 
 
 def report(summary: Mapping[str, Any]) -> str:
