@@ -266,7 +266,7 @@ def test_it_teaches_robustness(tmp_path: Path, head: str) -> None:
         (wrong, by_own), (_, by_margin) = (attacked(run, 0.15, against) for against in ("own", "margin"))
         clean[name], worst[name] = (float(w.double().mean()) for w in (wrong, by_own | by_margin))
     assert worst["natural"] > 0.5, "the attack does little"
-    assert worst["robust"] < 0.75 * worst["natural"]
+    assert worst["robust"] < 0.85 * worst["natural"]
     assert max(clean.values()) < 0.15
 
 
