@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from gll.attacks import graph_victim
 from gll.attacks.graph_victim import GraphVictim
+from gll.attacks.objectives import Margin
 from gll.attacks.pixels import Normalized
 from gll.attacks.threat import Inference, Neighbours, Queries, ThreatModel
 from gll.attacks.victims import victim_of
@@ -217,7 +218,7 @@ def test_small_values_come_from_a_direct_solver(floor: float, solver: str) -> No
 @pytest.mark.parametrize("floor", [1e-8, FLOOR])
 def test_gradients_in_features_and_through_an_encoder(threat: ThreatModel, floor: float) -> None:
     base, y, x = points()
-    x = x[:3]
+    x = x[:2]
     layer = GraphLearningLayer(3, k=6)
     for encoder in (nn.Identity(), tiny_encoder()):
         victim = GraphVictim(encoder, layer, base, y, mean=[0.4], std=[0.5], threat=threat, floor=floor)
@@ -225,8 +226,8 @@ def test_gradients_in_features_and_through_an_encoder(threat: ThreatModel, floor
 
 
 def test_gradients_in_the_base() -> None:
-    base, y, x = points(m=9, n=2)
-    victim = GraphVictim(nn.Identity(), GraphLearningLayer(3, k=4), base, y, floor=FLOOR)
+    base, y, x = points(m=6, n=2)
+    victim = GraphVictim(nn.Identity(), GraphLearningLayer(3, k=3), base, y, floor=FLOOR)
     assert torch.autograd.gradcheck(lambda b: victim.log_probabilities(x, b), base.clone().requires_grad_())
 
 
@@ -324,6 +325,48 @@ def test_a_surrogate_lends_its_gradient_and_nothing_else() -> None:
     (gradient,) = torch.autograd.grad(nn.functional.cross_entropy(logits, truth, reduction="sum"), z)
     p = logits.detach().softmax(1)
     torch.testing.assert_close(gradient, (p - nn.functional.one_hot(truth, 3)) @ linear.weight.detach())
+
+
+# Devices -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("threat", [JOINT, ALONE, INDUCTIVE])
+def test_devices_agree(device: torch.device, threat: ThreatModel) -> None:
+    base, y, x = points()
+    here = GraphVictim(tiny_encoder(), GraphLearningLayer(3, k=6), base, y, threat=threat, floor=FLOOR)
+    there = GraphVictim(
+        tiny_encoder().to(device), GraphLearningLayer(3, k=6), base.to(device), y.to(device), threat=threat, floor=FLOOR
+    )
+    for one, two in ((here, there), (here.fixed_at(x), there.fixed_at(x.to(device)))):
+        for expected, found in zip(_value_and_gradient(one, x), _value_and_gradient(two, x.to(device)), strict=True):
+            torch.testing.assert_close(found.cpu(), expected)
+    slope = _value_and_gradient(there.reaching(), x.to(device))[1]
+    torch.testing.assert_close(slope.cpu(), _value_and_gradient(here.reaching(), x)[1])
+
+
+@pytest.mark.gpu
+@pytest.mark.slow
+@pytest.mark.parametrize("sharp", [False, True])
+@pytest.mark.parametrize("threat", [JOINT, ALONE])
+def test_ten_thousand_queries_and_as_many_base_samples(threat: ThreatModel, sharp: bool) -> None:
+    """The graph of the paper's attack on MNIST, with features of the size of its network's."""
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    torch.manual_seed(0)
+    y = (torch.arange(10_000) % 10).cuda()
+    centre = torch.rand(10, 64, device="cuda")
+    base, x = ((centre[y] + 0.15 * torch.randn(10_000, 64, device="cuda")).clamp(0, 1) for _ in range(2))
+    encoder = nn.Sequential(nn.Linear(64, 200), nn.ReLU(), nn.Linear(200, 200), nn.ReLU()).cuda()
+    victim = GraphVictim(encoder, GraphLearningLayer(10, k=25), base, y, threat=threat)
+    victim = victim.sharpened() if sharp else victim
+    torch.cuda.reset_peak_memory_stats()
+    for _ in range(3):
+        z = x.clone().requires_grad_()
+        logits = victim(z)
+        (gradient,) = torch.autograd.grad(Margin()(logits, y).sum(), z)
+    assert torch.isfinite(gradient).all()
+    assert (logits.argmax(1) == y).double().mean() > 0.99
+    assert torch.cuda.max_memory_allocated() < 20e9
 
 
 # The victim as a module --------------------------------------------------------------------------------------------
