@@ -109,11 +109,21 @@ def test_confidence_is_reached():
     x, y = x[:40], y[:40]
     plain, sure = (CarliniWagner(3, 50, initial_c=1.0, confidence=k)(model, x, y) for k in (0.0, 3.0))
     both = plain.success & sure.success & (plain.clean == y)
-    assert both.sum() > 20
+    assert both.sum() == (plain.clean == y).sum() > 20
     z = model(sure.images)[both]
     z_y = z.gather(1, y[both, None])[:, 0]
     assert (z.scatter(1, y[both, None], -math.inf).amax(1) - z_y).min() >= 3
     assert (sure.l2 > plain.l2)[both].all()
+
+
+def test_confidence_is_not_exceeded():
+    """On logits x₀ and x₁ the margin κ is reached at a distance of (x₀ - x₁ + κ)/√2."""
+    x, y = torch.tensor([[0.7, 0.3], [0.55, 0.45]], dtype=torch.float64), torch.zeros(2, dtype=torch.long)
+    for confidence in (0.0, 0.2):
+        found = CarliniWagner(4, 80, initial_c=1.0, confidence=confidence)(nn.Identity(), x, y).l2
+        exact = (x[:, 0] - x[:, 1] + confidence) / math.sqrt(2)
+        assert (found >= exact - 1e-12).all()
+        assert (found - exact).max() < 1e-3
 
 
 def test_without_success_the_image_is_left():

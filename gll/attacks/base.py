@@ -65,7 +65,7 @@ class Attacked:
 class AbstractAttack(ABC):
     """An attack on images with pixels in [0, 1]. Subclass it for one of your own: fields and `perturb`.
 
-    Args:
+    Attributes:
         eps: how far an image may be moved; infinite where the attack looks for the shortest way itself.
         norm: how that is measured.
     """
