@@ -163,13 +163,16 @@ def test_float32_features_give_the_same_in_either_precision(floor: float) -> Non
     base, y, x = (t.float() if t.is_floating_point() else t for t in points(60, 20))
     layer = GraphLearningLayer(3, k=6)
     dtype = torch.float64 if floor == FLOOR else None
-    fused = GraphVictim(nn.Identity(), layer, base, y, floor=floor, dtype=dtype)
+    fused = GraphVictim(nn.Identity(), layer, base, y, floor=floor, dtype=dtype, fast=True)
     general = GraphVictim(nn.Identity(), layer, base.double(), y, floor=floor)
     expected = torch.log(dense(base.double(), y, x.double(), 6) + floor)
     torch.testing.assert_close(general(x.double()), expected)
     torch.testing.assert_close(fused(x).double(), expected, rtol=1e-5, atol=1e-5)
     assert fused(x).dtype == (dtype or torch.float32)
     assert isinstance(fused.layer._last[0], Tensor)  # the fused path it was
+    slow = GraphVictim(nn.Identity(), layer, base, y, floor=floor, dtype=torch.float64)
+    torch.testing.assert_close(slow(x), expected)
+    assert slow.layer._last is None
 
 
 def without_subtraction(w: np.ndarray, m: int, g: np.ndarray) -> np.ndarray:
@@ -194,7 +197,7 @@ def test_tiny_probabilities_keep_their_digits(dtype: torch.dtype) -> None:
     chain = torch.linspace(0.0, 1.0, 11)[:, None] * torch.tensor([1.0, 0.02])
     x = torch.cat([0.1 * torch.rand(60, 2, generator=generator), chain])
     layer = GraphLearningLayer(2, k=6, normalize=False, kernel=Gaussian(12.0))
-    victim = GraphVictim(nn.Identity(), layer, base.to(dtype), y, floor=1e-300, dtype=torch.float64)
+    victim = GraphVictim(nn.Identity(), layer, base.to(dtype), y, floor=1e-300, dtype=torch.float64, fast=True)
     w = oracles.weights(torch.cat([base, x]).double(), 6, scale=12.0).numpy()
     expected = np.log(np.maximum(without_subtraction(w, 40, np.eye(2)[y]), 1e-300))  # some see one class only
     assert ((expected > -600) & (expected < np.log(1e-16))).sum() > 10

@@ -8,10 +8,11 @@ has hardly any gradient where the layer is sure of itself: log(u + floor) is fla
 robustness measured with it may be nothing but that. In float64 and with a tiny floor the log-probabilities of classes
 that are out of the question still tell in which direction they would become less so. The predictions are the same.
 
-    float32 features, common layer, few nodes: the layer's fused path, which computes in float64 inside
-    all else in float64: the general path, with a Cholesky factor, which keeps the digits of tiny values;
-        conjugate gradients are accurate beside the largest value only
+    queries in one graph: the layer's general path, below a floor of 1e-8 with a Cholesky factor, which keeps the
+        digits of tiny values; conjugate gradients are accurate beside the largest value only
     queries alone or inductive, every base node labelled: `star.py`
+    few nodes and `fast`: the layer's fused path, which computes in float64 inside; faster on a GPU, but where a
+        gradient is exactly zero it has rounding of 1e-15, which hides that there is none
 
 Read next: `victims.py`, which makes victims of trained runs.
 """
@@ -60,6 +61,7 @@ class GraphVictim(nn.Module):
         threat: what is in the graph. Its `dtype` and `gradient` are filled in here.
         floor: added to probabilities before the logarithm; None: the layer's own.
         dtype: of the graph; None: that of the features.
+        fast: in float64, let the layer's fused path do what it can (see above).
         surrogate: a module from features to logits that lends its gradient: the values are the graph's, the slope is
             this module's. It is how WNLL is trained, and attacked in the literature.
 
@@ -95,6 +97,7 @@ class GraphVictim(nn.Module):
         threat: ThreatModel | None = None,
         floor: float | None = None,
         dtype: torch.dtype | None = None,
+        fast: bool = False,
         surrogate: nn.Module | None = None,
     ) -> None:
         super().__init__()
@@ -126,6 +129,7 @@ class GraphVictim(nn.Module):
         exact = type(layer.search) in (Exact, AutoSearch)
         gradient = about.gradient if surrogate is None or about.gradient != "own" else "surrogate linear"
         self.threat = dataclasses.replace(about, dtype=str(self.dtype)[6:], exact_neighbours=exact, gradient=gradient)
+        self.fast = fast
         self.layer = self._make_layer(layer)
         self.each_class = 0
         self._star: Star | None = None
@@ -141,8 +145,7 @@ class GraphVictim(nn.Module):
         plain = changed(layer, floor=self.floor, search=search, inductive=inductive)
         if self.dtype == torch.float32 and self.floor >= SURE_FLOOR:
             return plain
-        direct = Cholesky() if self.floor < SURE_FLOOR else None
-        return Wide(plain, changed(plain, solver=layer.solver or direct))
+        return Wide(plain, Cholesky() if self.floor < SURE_FLOOR else None, fast=self.fast)
 
     @torch.no_grad()
     def _encode(self, images: Tensor) -> Tensor:
@@ -207,7 +210,7 @@ class GraphVictim(nn.Module):
         return self._stars().shares(features.to(self.dtype), self._choice)
 
     def _graph(self, features: Tensor, base: Tensor) -> Tensor:
-        if self.dtype == torch.float64 and features.dtype != base.dtype:
+        if features.dtype != base.dtype:
             features, base = features.double(), base.double()
         out: Tensor = self.layer(features, base, self.base_labels)
         return out.to(self.dtype)
@@ -230,7 +233,7 @@ class GraphVictim(nn.Module):
             setattr(other, name, value)
         return other
 
-    def sharpened(self, floor: float = SMALL_FLOOR) -> GraphVictim:
+    def sharpened(self, floor: float = SMALL_FLOOR, *, fast: bool = False) -> GraphVictim:
         """The same victim in float64 with a small floor: the same predictions, and a gradient wherever there is one.
 
         >>> layer = GraphLearningLayer(2, k=2, normalize=False)
@@ -242,7 +245,7 @@ class GraphVictim(nn.Module):
         0
         1e+04
         """
-        other = self._copy(dtype=torch.float64, floor=floor)
+        other = self._copy(dtype=torch.float64, floor=floor, fast=fast)
         other.threat = dataclasses.replace(self.threat, dtype="float64")
         other.layer = other._make_layer(self.layer)
         return other

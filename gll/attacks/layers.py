@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from gll.neighbors import AbstractNeighborSearch
 from gll.nn.graph_heads import GLLHead, WNLLHead
 from gll.nn.layer import GraphLearningLayer
+from gll.solvers.base import AbstractLinearSolver
 
 
 @final
@@ -32,11 +33,26 @@ class Remembered(AbstractNeighborSearch):
 
 @final
 class Wide(GraphLearningLayer):
-    """A layer whose general path is that of another one, in float64; its fused path computes in float64 already."""
+    """A layer that computes in float64, whatever the features are.
 
-    def __init__(self, plain: GraphLearningLayer, wide: GraphLearningLayer) -> None:
-        super().__init__(plain.num_classes, **settings_of(plain))
-        self.wide = wide
+    Args:
+        layer: its settings.
+        solver: of the general path, unless the layer names one.
+        fast: leave float32 features to the fused path where it can take them: it computes in float64 already.
+    """
+
+    def __init__(self, layer: GraphLearningLayer, solver: AbstractLinearSolver | None, *, fast: bool) -> None:
+        super().__init__(layer.num_classes, **settings_of(layer))
+        self.wide, self.fast = changed(layer, solver=layer.solver or solver), fast
+
+    def forward(
+        self, features: Tensor, base_features: Tensor | None = None, base_labels: Tensor | None = None
+    ) -> Tensor:
+        if self.fast:
+            return super().forward(features, base_features, base_labels)
+        assert base_features is not None
+        assert base_labels is not None
+        return self._general(features, base_features, base_labels)
 
     def _general(self, features: Tensor, base_features: Tensor, base_labels: Tensor) -> Tensor:
         out: Tensor = self.wide(features.double(), base_features.double(), base_labels)

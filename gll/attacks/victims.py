@@ -47,6 +47,7 @@ def victim_of(
     tau: float | None = None,
     floor: float | None = None,
     dtype: torch.dtype | None = None,
+    fast: bool = False,
     seed: int = 0,
     device: torch.device | str = "cpu",
 ) -> nn.Module:
@@ -62,7 +63,7 @@ def victim_of(
         exact_gradient: of a WNLL head: differentiate through its graph. By default its gradient is the one it was
             trained with, that of its last linear layer.
         k, tau: of the graph; None: as in training (25 and 0 for a head that had none).
-        floor, dtype: as in `GraphVictim`.
+        floor, dtype, fast: as in `GraphVictim`.
         seed: of the base.
         device: where to compute.
 
@@ -119,5 +120,6 @@ def victim_of(
         ),
         floor=floor,
         dtype=dtype,
+        fast=fast,
         surrogate=surrogate,
     )
