@@ -77,12 +77,11 @@ def test_no_radius_no_change(attack):
 
 
 @pytest.mark.parametrize("attack", [*bounded(EPS), *UNBOUNDED], ids=title)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_result_is_inside_and_distances_are_true(attack, dtype):
-    model, (x, y) = linear().to(dtype), batch()
-    x = x.to(dtype)
+def test_result_is_inside_and_distances_are_true(attack):
+    model, (x, y) = linear().float(), batch()
+    x = x.float()  # the type that rounds more
     result = attack(model, x, y)
-    assert result.images.dtype == dtype
+    assert result.images.dtype == torch.float32
     assert result.images.min() >= 0
     assert result.images.max() <= 1
     delta = (result.images.double() - x.double()).flatten(1)

@@ -190,7 +190,7 @@ def test_a_graph_head_is_attacked(inductive):
     model = GraphModel(inductive)
     x = torch.rand(12, 2, 2, dtype=torch.float64)
     y = model(x).argmax(1)
-    result = PGD(0.5, 20, objective=Margin(), restarts=2)(model, x, y)
+    result = PGD(0.5, 8, objective=Margin())(model, x, y)
     assert result.error > 0.3
     assert torch.equal(result.predicted, model(result.images).argmax(1))
 

@@ -120,7 +120,7 @@ def test_confidence_is_not_exceeded():
     """On logits x₀ and x₁ the margin κ is reached at a distance of (x₀ - x₁ + κ)/√2."""
     x, y = torch.tensor([[0.7, 0.3], [0.55, 0.45]], dtype=torch.float64), torch.zeros(2, dtype=torch.long)
     for confidence in (0.0, 0.2):
-        found = CarliniWagner(4, 80, initial_c=1.0, confidence=confidence)(nn.Identity(), x, y).l2
+        found = CarliniWagner(3, 50, initial_c=1.0, confidence=confidence)(nn.Identity(), x, y).l2
         exact = (x[:, 0] - x[:, 1] + confidence) / math.sqrt(2)
         assert (found >= exact - 1e-12).all()
         assert (found - exact).max() < 1e-3
