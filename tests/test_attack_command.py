@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 from gll.attacks import checks, command, sets, target
 from gll.attacks.carlini_wagner import CarliniWagner, CarliniWagnerPaper
 from gll.attacks.gradient import FGSM, IFGSM
-from gll.attacks.plots import Row, draw_images
+from gll.attacks.plots import Row, draw_curves, draw_distances, draw_images
 from gll.attacks.store import Store
 from gll.attacks.tables import Grid, checks_compared, compared, errors_at, paper_grid, radii, strong_radii
 from gll.attacks.target import Request, Target
@@ -42,10 +42,13 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture(autouse=True)
-def _short_checks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the checks find is tested elsewhere."""
+def _short(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the checks find is tested elsewhere; pictures are drawn once."""
     monkeypatch.setattr(checks, "STEPS", 2)
     monkeypatch.setattr(checks, "QUERIES", 3)
+    if request.node.name != "test_the_paper_set":
+        for name in ("draw_curves", "draw_distances", "draw_images"):
+            monkeypatch.setattr(command, name, lambda *args: None)
 
 
 def attack(*arguments: str | Path) -> Result:
@@ -263,7 +266,8 @@ def test_graphs_of_two_sizes_are_two_groups(
     """As the paper attacks MNIST: FGSM on a large graph, CW on a small one. Their worst cases are not mixed."""
     sizes = sets.Protocol(0.3, (0.3,), 50, 16, 30, 8, c=(20,))
     monkeypatch.setattr(target, "OTHER", sizes)
-    assert attack(runs["gll"], "--samples", "16", "--attacks", "fgsm,pgd", "--out", tmp_path / "a").exit_code == 0
+    few = ("--samples", "16", "--steps", "2", "--restarts", "1")
+    assert attack(runs["gll"], *few, "--attacks", "fgsm,pgd", "--out", tmp_path / "a").exit_code == 0
     groups = [group["attacks"] for group in summary(tmp_path / "a")["groups"]]
     found = {group[0]["threat"]["base"].split()[0]: [(c["attack"], c["chunk"]) for c in group] for group in groups}
     assert found == {"50": [("fgsm", 16)], "30": [("pgd", 8)]}
@@ -339,6 +343,20 @@ def test_checks_of_seeds() -> None:
 def test_a_grid_in_markdown_escapes() -> None:
     text = Grid("", ("a", "b"), (("x|y", "1"),)).markdown()
     assert text.splitlines() == ["| a | b |", "|---|---:|", "| x\\|y | 1 |"]
+
+
+def test_panels_of_what_was_measured(tmp_path: Path) -> None:
+    found = made_up(0, 0.4)
+    for place, cell in enumerate(found["groups"][0]["attacks"]):
+        cell["mean_squared_l2"] = float(place)
+    names = {"a": found, "b": found}
+    assert draw_curves(names, tmp_path / "three.png")
+    found["groups"][0]["attacks"] = found["groups"][0]["attacks"][:2]
+    assert draw_curves(names, tmp_path / "two.png")
+    with Image.open(tmp_path / "three.png") as three, Image.open(tmp_path / "two.png") as two:
+        assert three.size[0] == pytest.approx(two.size[0] * 3 / 2, abs=2)
+    assert not draw_distances(names, tmp_path / "none.png")
+    assert not (tmp_path / "none.png").exists()
 
 
 def test_images_show_the_change(tmp_path: Path) -> None:

@@ -21,40 +21,35 @@ Summaries = Mapping[str, Mapping[str, Any]]
 STYLES = ("-o", "--s", ":^", "-.v")
 
 
-def draw_curves(summaries: Summaries, path: Path) -> None:
+def draw_curves(summaries: Summaries, path: Path) -> bool:
     """Error against ε (FGSM, IFGSM, the worst case) and against c (CW), a line for each run.
 
     Args:
         summaries: by what to call them.
-        path: the picture to write.
+        path: the picture to write, with a panel for each of these that was measured.
+
+    Returns:
+        Whether there was anything to draw.
     """
-    columns = ("FGSM", "IFGSM", "worst case")
-    figure, axes = _figure(4, wide=3.4)
-    for place, (name, summary) in enumerate(summaries.items()):
-        style = STYLES[place % 4]
+    panels: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    for name, summary in summaries.items():
         at = [(eps, errors_at(summary, eps)) for eps in radii(summary)]
-        for axis, column in zip(axes, columns, strict=False):
-            points = [(eps, found[column]) for eps, found in at if found[column] is not None]
-            _draw(axis, [(0.0, errors_at(summary, 0.0)["natural"]), *points] if points else [], style, place, name)
-        points = [(cell["settings"]["c"], cell["error"]) for cell in _carlini_wagner(summary)]
-        _draw(axes[3], sorted(points), style, place, name)
-    for axis, column in zip(axes, (*columns, "CW"), strict=True):
-        axis.set_title(column, fontsize=9)
-        axis.set_xlabel("c" if column == "CW" else "ε, of the range")
-        if column == "CW" and axis.lines:
-            axis.set_xscale("log")
-    _finish(figure, axes, path)
+        for column in ("FGSM", "IFGSM", "worst case"):
+            points = [(eps, error) for eps, found in at if (error := found[column]) is not None]
+            natural = errors_at(summary, 0.0)["natural"]
+            if points and natural is not None:
+                panels.setdefault(column, {})[name] = [(0.0, natural), *points]
+        if cells := _carlini_wagner(summary):
+            panels.setdefault("CW", {})[name] = [(cell["settings"]["c"], cell["error"]) for cell in cells]
+    return _draw_panels(panels, {"CW": "c"}, "ε, of the range", list(summaries), path)
 
 
-def draw_distances(summaries: Summaries, path: Path) -> None:
-    """Error against the mean squared distance of CW, a point for each c."""
-    figure, axes = _figure(1, wide=5.0)
-    for place, (name, summary) in enumerate(summaries.items()):
-        cells = sorted(_carlini_wagner(summary), key=lambda cell: cell["settings"]["c"])
-        points = [(cell["mean_squared_l2"], cell["error"]) for cell in cells]
-        _draw(axes[0], points, STYLES[place % 4], place, name)
-    axes[0].set_xlabel("mean squared distance of CW, a point for each c")
-    _finish(figure, axes, path)
+def draw_distances(summaries: Summaries, path: Path) -> bool:
+    """Error against the mean squared distance of CW, a point for each c. Whether there was anything to draw."""
+    lines = {name: _carlini_wagner(summary) for name, summary in summaries.items()}
+    points = {name: [(c["mean_squared_l2"], c["error"]) for c in cells] for name, cells in lines.items() if cells}
+    panels = {"CW, a point for each c": points} if points else {}
+    return _draw_panels(panels, {}, "mean squared distance", list(summaries), path)
 
 
 @final
@@ -104,32 +99,35 @@ def draw_images(rows: Sequence[Row], path: Path) -> None:
 
 def _carlini_wagner(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
     cells = (cell for group in summary["groups"] for cell in group["attacks"])
-    return [cell for cell in cells if plain_name(cell) == "cw-paper"]
+    return sorted((c for c in cells if plain_name(c) == "cw-paper"), key=lambda cell: float(cell["settings"]["c"]))
 
 
-def _draw(axis: Any, points: Sequence[tuple[float, Any]], style: str, place: int, name: str) -> None:
-    if points:
-        x, y = zip(*points, strict=True)
-        axis.plot(x, [100 * value for value in y], style, color=f"C{place % 10}", markersize=4, label=name)
-
-
-def _figure(panels: int, wide: float) -> tuple[Any, list[Any]]:
+def _draw_panels(
+    panels: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]],
+    logarithmic: Mapping[str, str],
+    label: str,
+    names: Sequence[str],
+    path: Path,
+) -> bool:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(wide * panels, 3.4), layout="constrained")
+    if not panels:
+        return False
+    figure = Figure(figsize=(max(3.6 * len(panels), 5.0), 3.4), layout="constrained")
     FigureCanvasAgg(figure)
-    return figure, list(figure.subplots(1, panels, squeeze=False)[0])
-
-
-def _finish(figure: Any, axes: Sequence[Any], path: Path) -> None:
-    for axis in axes:
-        axis.set_ylabel("error, %")
-        axis.set_ylim(-3, 103)
+    for axis, (title, lines) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
+        for name, points in lines.items():
+            place = names.index(name)  # a run looks the same in every panel
+            x, y = zip(*points, strict=True)
+            axis.plot(x, [100 * value for value in y], STYLES[place % 4], color=f"C{place % 10}", ms=4, label=name)
+        if title in logarithmic:
+            axis.set_xscale("log")
+        axis.set(title=title, xlabel=logarithmic.get(title, label), ylabel="error, %", ylim=(-3, 103))
         axis.grid(alpha=0.3)
-        if axis.lines:
-            axis.legend(fontsize=8)
+        axis.legend(fontsize=8)
     _save(figure, path)
+    return True
 
 
 def _save(figure: Any, path: Path) -> None:
