@@ -282,7 +282,8 @@ def made_up(seed: int, error: float) -> dict[str, Any]:
     far = {"attack": "fgsm", "settings": {"eps": 0.2, "norm": norm}, "error": 0.9, "natural": 0.01}
     cw = {"attack": "cw-paper", "settings": {"c": 20, "eps": None, "norm": "L2"}, "error": 0.3, "natural": 0.01}
     other = {"attack": "cw-paper", "settings": {"c": 50, "eps": None, "norm": "L2"}, "error": 0.7, "natural": 0.01}
-    worst = [{"norm": "LInf", "eps": 0.1, "error": error + 0.1, "by_kind": {"transfer": 0.2, "ensemble": 0.25}}]
+    by_kind = {"single step": error, "transfer": 0.2, "ensemble": 0.25}
+    worst = [{"norm": "LInf", "eps": 0.1, "error": error + 0.1, "attacks": 3, "by_kind": by_kind}]
     return {
         "run": {"head": "gll", "training": "natural", "seed": seed},
         "table_eps_pixels": 0.1,
@@ -302,7 +303,7 @@ def test_the_papers_columns_and_ours() -> None:
     assert errors_at(found, 0.2)["FGSM"] == 0.9
     assert errors_at(found, 0.2)["worst case"] is None
     rows = paper_grid(found).rows
-    assert rows[0] == ("0.2 *", "0.1", "1.00", "40.00", "–", "30.00", "50.00", "20.00", "25.00")
+    assert rows[0] == ("0.2 *", "0.1", "1.00", "40.00", "–", "30.00", "50.00", "20.00", "25.00", "3")
     assert rows[1][:4] == ("0.4", "0.2", "1.00", "90.00")
 
 

@@ -167,8 +167,9 @@ class Evaluation:
         worst = []
         for b in self.balls:
             about = {"norm": b.norm, "eps": b.eps, "scale": list(b.scale), "error": self.worst(b)}
-            near = {o.cell.kind for o in self.outcomes if o.ball is not None and 0.9 * b.eps <= o.ball.eps <= b.eps}
-            worst.append({**about, "by_kind": {str(k): float(self.fooled(b, k).mean()) for k in Kind if k in near}})
+            near = [o.cell.kind for o in self.outcomes if o.ball is not None and 0.9 * b.eps <= o.ball.eps <= b.eps]
+            by_kind = {str(kind): float(self.fooled(b, kind).mean()) for kind in Kind if kind in near}
+            worst.append({**about, "attacks": len(near), "by_kind": by_kind})
         return {
             "samples": len(self.labels),
             "natural": self.natural,

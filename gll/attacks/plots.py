@@ -14,7 +14,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from gll.attacks.tables import errors_at, plain_name, radii
+from gll.attacks.tables import errors_at, in_earnest, plain_name, radii, worst_at
 from gll.files import complete_file
 
 Summaries = Mapping[str, Mapping[str, Any]]
@@ -36,6 +36,8 @@ def draw_curves(summaries: Summaries, path: Path) -> bool:
         at = [(eps, errors_at(summary, eps)) for eps in radii(summary)]
         for column in ("FGSM", "IFGSM", "worst case"):
             points = [(eps, error) for eps, found in at if (error := found[column]) is not None]
+            if column == "worst case":  # of weak attacks it would only repeat the other panels
+                points = [(eps, error) for eps, error in points if in_earnest(worst_at(summary, eps))]
             natural = errors_at(summary, 0.0)["natural"]
             if points and natural is not None:
                 panels.setdefault(column, {})[name] = [(0.0, natural), *points]
@@ -114,18 +116,20 @@ def _draw_panels(
 
     if not panels:
         return False
-    figure = Figure(figsize=(max(3.6 * len(panels), 5.0), 3.4), layout="constrained")
+    figure = Figure(figsize=(max(3.6 * len(panels), 5.0), 3.4 + 0.2 * len(names)), layout="constrained")
     FigureCanvasAgg(figure)
+    drawn: dict[str, Any] = {}
     for axis, (title, lines) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
         for name, points in lines.items():
             place = names.index(name)  # a run looks the same in every panel
             x, y = zip(*points, strict=True)
-            axis.plot(x, [100 * value for value in y], STYLES[place % 4], color=f"C{place % 10}", ms=4, label=name)
+            percent = [100 * value for value in y]
+            (drawn[name],) = axis.plot(x, percent, STYLES[place % 4], color=f"C{place % 10}", markersize=4)
         if title in logarithmic:
             axis.set_xscale("log")
         axis.set(title=title, xlabel=logarithmic.get(title, label), ylabel="error, %", ylim=(-3, 103))
         axis.grid(alpha=0.3)
-        axis.legend(fontsize=8)
+    figure.legend(drawn.values(), drawn.keys(), loc="outside lower center", fontsize=8)
     _save(figure, path)
     return True
 

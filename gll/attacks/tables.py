@@ -70,8 +70,7 @@ def errors_at(summary: Mapping[str, Any], eps: float) -> dict[str, float | None]
             found[column] = cell["error"] if at else found[column]
     own = next((c for c in cells if plain_name(c) in ("fgsm", "ifgsm")), cells[0] if cells else None)
     found["natural"] = None if own is None else own["natural"]
-    group = judged(summary)
-    worst = next((w for w in group["worst"] if _near(w["eps"], eps)), None) if group else None
+    worst = worst_at(summary, eps)
     if worst is not None:
         found["worst case"], found["transfer"] = worst["error"], worst["by_kind"].get("transfer")
         found["AutoAttack"] = worst["by_kind"].get("ensemble")
@@ -82,6 +81,17 @@ def judged(summary: Mapping[str, Any]) -> dict[str, Any] | None:
     """The group with the most attacks: where the worst case is taken. Groups differ in what is in the graph."""
     groups: Sequence[dict[str, Any]] = summary["groups"]
     return max(groups, key=lambda group: len(group["attacks"]), default=None)
+
+
+def worst_at(summary: Mapping[str, Any], eps: float) -> dict[str, Any] | None:
+    """The worst case at one ε, in pixel units; None where nothing was attacked."""
+    group = judged(summary)
+    return None if group is None else next((w for w in group["worst"] if _near(w["eps"], eps)), None)
+
+
+def in_earnest(worst: Mapping[str, Any] | None) -> bool:
+    """Whether a worst case is over more than the model's own gradients."""
+    return worst is not None and bool(set(worst["by_kind"]) - {"single step", "multi-step"})
 
 
 def radii(summary: Mapping[str, Any]) -> list[float]:
@@ -101,8 +111,11 @@ def paper_grid(summary: Mapping[str, Any]) -> Grid:
         found = errors_at(summary, eps)
         mark = " *" if _near(eps, summary["table_eps_pixels"]) else ""
         unit = f"{eps / summary['unit']:.3g}{mark}"
-        rows.append((unit, f"{eps:.4g}", *(percent(found[column]) for column in COLUMNS)))
-    return Grid("Errors in percent", ("ε, normalised", "ε, of the range", *COLUMNS), tuple(rows), left=2)
+        worst = worst_at(summary, eps)
+        number = NONE if worst is None else str(worst["attacks"])
+        rows.append((unit, f"{eps:.4g}", *(percent(found[column]) for column in COLUMNS), number))
+    head = ("ε, normalised", "ε, of the range", *COLUMNS, "attacks")
+    return Grid("Errors in percent", head, tuple(rows), left=2)
 
 
 def attacks_grid(summary: Mapping[str, Any]) -> Grid:
@@ -152,13 +165,9 @@ def compared(
 
 
 def strong_radii(summaries: Sequence[Mapping[str, Any]]) -> list[float]:
-    """Every ε, in pixel units, at which all of them were attacked in more ways than by a gradient."""
-    found: list[set[float]] = []
-    for summary in summaries:
-        group = judged(summary)
-        worst = [] if group is None else group["worst"]
-        found.append({round(w["eps"], 9) for w in worst if len(w["by_kind"]) > 1 and "transfer" in w["by_kind"]})
-    return sorted(set.intersection(*found)) if found else []
+    """Every ε, in pixel units, at which all of them were attacked by more than their own gradients."""
+    first = radii(summaries[0]) if summaries else []
+    return [eps for eps in first if all(in_earnest(worst_at(summary, eps)) for summary in summaries)]
 
 
 def checks_compared(summaries: Sequence[Mapping[str, Any]]) -> Grid:
@@ -189,10 +198,11 @@ def report(summary: Mapping[str, Any]) -> str:
     run = summary["run"]
     lines = [f"# Attacks on {run['name']}", "", f"{summary['samples']:,} samples of {run['data']}; {run['about']}.", ""]
     lines += [paper_grid(summary).markdown(), "", f"\\* the ε of the paper's table; CW has c = {summary['table_c']:g}."]
-    group = judged(summary)
-    if group is not None:
-        lines += [f"The worst case is the per-sample worst over {len(group['attacks'])} attacks, as far as they stay"]
-        lines += ["inside the ball."]
+    if judged(summary) is not None:
+        lines += [
+            "The worst case is the per-sample worst over all attacks, as far as they stay inside the ball; how many"
+        ]
+        lines += ["were made at that ε is in the last column."]
     for title, grid in (("Checks", checks_grid(summary)), ("Every attack", attacks_grid(summary))):
         lines += ["", f"## {title}", "", grid.markdown()]
     lines += ["", "## What is in the graph", ""]
