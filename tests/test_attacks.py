@@ -331,7 +331,7 @@ def test_refused_models(as_user):
         (lambda x: (x,), "got tuple"),
         (lambda x: x.flatten(1)[:, :1], r"got \(6, 1\)"),
         (lambda x: x.flatten(1)[:, :3].new_zeros(6, 3).log(), "not finite for 6 of 6 images; log-probabilities need"),
-        (lambda x: (x.flatten(1)[:, :3] * 0).sqrt(), "gradient is not finite for .* larger floor"),
+        (lambda x: (x.flatten(1)[:, :3] * 0).sqrt() + torch.eye(3)[y], "gradient is not finite for .* larger floor"),
     ]:
         with pytest.raises(ValueError, match=message):
             FGSM(EPS)(Answers(answer), x, y)
@@ -519,3 +519,14 @@ def test_normalised_units_are_those_of_the_data():
         Normalised("imagenet", 0.1)
     with pytest.raises(ValueError, match="must be > 0"):
         Normalised((0.5, 0.0), 0.1)
+
+
+def test_a_tie_for_the_first_place_is_not_a_right_answer() -> None:
+    class Undecided(torch.nn.Module):
+        def forward(self, images: Tensor) -> Tensor:
+            return torch.zeros(len(images), 3) + 0 * images.sum()
+
+    images, labels = torch.full((3, 4), 0.5), torch.arange(3)
+    attacked = FGSM(0.1)(Undecided(), images, labels)
+    assert attacked.error == 1.0
+    assert bool((attacked.predicted != labels).all())

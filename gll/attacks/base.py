@@ -23,6 +23,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from gll.attacks.norms import L2, AbstractNorm, LInf
+from gll.attacks.objectives import prediction
 from gll.attacks.threat import ThreatModel
 
 PARTS_THAT_CHANGE = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)
@@ -234,7 +235,7 @@ def _predict(model: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
         logits = checked_logits(model(images), len(images))
     if int(labels.max()) >= logits.shape[1]:
         raise ValueError(f"the labels go up to {int(labels.max())}, but the model has {logits.shape[1]} classes")
-    return logits.argmax(1)
+    return prediction(logits, labels)
 
 
 def _check(attack: AbstractAttack, images: Tensor, labels: Tensor) -> None:

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from gll.attacks.objectives import Margin
+from gll.attacks.objectives import Margin, prediction
 
 
 @final
@@ -29,7 +29,7 @@ class Best:
     def see(self, images: Float[Tensor, "n ..."], logits: Float[Tensor, "n classes"]) -> None:
         """Compare an iterate with the best so far."""
         margin = Margin()(logits.detach(), self._labels).double()
-        wrong = logits.argmax(1) != self._labels  # not margin > 0: two classes may be equal
+        wrong = prediction(logits, self._labels) != self._labels
         better = (wrong & ~self._wrong) | ((wrong == self._wrong) & (margin > self._margin))
         self._mixed[better] = images.detach()[better]
         self._wrong |= wrong
@@ -51,5 +51,5 @@ class Best:
     def images(self, model: nn.Module) -> Float[Tensor, "n ..."]:
         """The best of each image, or the best whole iterate where that has more errors."""
         with torch.no_grad():
-            errors = int((model(self._mixed).argmax(1) != self._labels).sum())
+            errors = int((prediction(model(self._mixed), self._labels) != self._labels).sum())
         return self._mixed if errors >= self._errors else self._whole

@@ -203,7 +203,7 @@ class _Shortest:
     def see(self, images: Float[Tensor, "n ..."], logits: Float[Tensor, "n classes"]) -> Bool[Tensor, " n"]:
         """Compare an iterate with the best; returns where it is a success."""
         images, logits = images.detach(), logits.detach()
-        success = (logits.argmax(1) != self.labels) & (Margin()(logits, self.labels) >= self._confidence)
+        success = Margin()(logits, self.labels) >= self._confidence
         distance = _squared(images - self.clean)
         better = success & (distance < self._distance)
         self.images[better] = images[better]

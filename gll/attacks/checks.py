@@ -30,7 +30,7 @@ from gll.attacks.balls import Ball
 from gll.attacks.base import AbstractAttack
 from gll.attacks.evaluate import Evaluation, Outcome, evaluate
 from gll.attacks.gradient import FGSM, PGD, input_gradient
-from gll.attacks.objectives import CrossEntropy, Margin
+from gll.attacks.objectives import CrossEntropy, Margin, prediction
 from gll.attacks.square import Square
 from gll.attacks.store import Kind, Store
 from gll.data.random import own_random_state
@@ -72,7 +72,7 @@ def zero_gradients(model: nn.Module, images: Float[Tensor, "n ..."], labels: Int
     Differentiable in: nothing.
     """
     gradient, logits = input_gradient(model, images, labels, CrossEntropy())
-    right = logits.argmax(1) == labels
+    right = prediction(logits, labels) == labels
     zero = (gradient == 0).flatten(1).all(1)[right]
     figure = float(zero.double().mean()) if len(zero) else 0.0
     return Check(

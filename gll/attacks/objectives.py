@@ -3,7 +3,7 @@
 | objective | value | note |
 |---|---|---|
 | `CrossEntropy` | -log p_y | its gradient vanishes where p_y rounds to 1 |
-| `Margin` | max_{i≠y} z_i - z_y | above 0 exactly where the class is wrong |
+| `Margin` | max_{i≠y} z_i - z_y | at least 0 exactly where the class is wrong |
 | `BalancedMargin` | the same | its gradient is scaled, image by image, by the smaller of p_y and the runner-up's p |
 | `DLR` | -(z_y - max_{i≠y} z_i) / (z_(1) - z_(3)) | does not depend on the scale of the logits; three classes or more |
 | `Towards` | z_t - z_y | towards given classes t |
@@ -136,6 +136,18 @@ def runner_up(logits: Float[Tensor, "n classes"], labels: Int[Tensor, " n"]) -> 
     tensor([2])
     """
     return logits.detach().scatter(1, labels[:, None], -float("inf")).argmax(1)
+
+
+def prediction(logits: Float[Tensor, "n classes"], labels: Int[Tensor, " n"]) -> Int[Tensor, " n"]:
+    """The predicted classes. A tie for the first place is no right answer: it goes to another class than the true one.
+
+    A graph has such ties where an attack has cut a sample off from every label, and all classes are equally likely.
+
+    >>> prediction(torch.tensor([[1.0, 3.0, 2.0], [0.5, 0.5, 0.5]]), torch.tensor([1, 0]))
+    tensor([1, 1])
+    """
+    other = runner_up(logits, labels)
+    return torch.where(_at(logits, labels) > _at(logits, other), labels, other)
 
 
 def _at(table: Tensor, classes: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from gll.attacks.graph_victim import GraphVictim
 from gll.attacks.norms import AbstractNorm, LInf
-from gll.attacks.objectives import AbstractObjective, Margin, runner_up
+from gll.attacks.objectives import AbstractObjective, Margin, prediction, runner_up
 
 
 class AbstractFlips(ABC):
@@ -202,7 +202,7 @@ def poison(
         poisoned = victim.base_labels.clone()
         poisoned[index[:count]] = wrong[:count]
         with torch.no_grad():
-            said = victim.with_labels(poisoned)(images).argmax(1)
+            said = prediction(victim.with_labels(poisoned)(images), labels)
         errors.append(float((said != labels).double().mean()))
     return Poisoned(counts, tuple(errors), index, wrong)
 
@@ -247,7 +247,7 @@ def perturb_base(
             x = moved.requires_grad_()
             logits = victim.log_probabilities(features, victim.features(x))
             (gradient,) = torch.autograd.grad(objective(logits, labels).sum(), x)
-        errors = int((logits.argmax(1) != labels).sum())
+        errors = int((prediction(logits, labels) != labels).sum())
         if errors > most:
             best, most = moved.detach(), errors
         if i < steps:

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from gll.attacks.base import AbstractAttack, into_ball_and_box
 from gll.attacks.norms import L2, AbstractNorm, LInf, drawn
-from gll.attacks.objectives import Margin
+from gll.attacks.objectives import Margin, prediction
 
 # After these shares of all queries the windows get half as large.
 HALVINGS = (0.001, 0.005, 0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8)
@@ -151,7 +151,7 @@ PROPOSALS: dict[type[AbstractNorm], AbstractProposal] = {LInf: SignedWindows(), 
 
 def _ask(model: nn.Module, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     logits = model(images)
-    return Margin()(logits, labels), logits.argmax(1) != labels
+    return Margin()(logits, labels), prediction(logits, labels) != labels
 
 
 def _as_grid(images: Float[Tensor, "n ..."]) -> Float[Tensor, "n c h w"]:
