@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import multiprocessing
 import os
@@ -18,6 +19,7 @@ from torch import Tensor, nn
 
 from gll.attacks.balls import Ball
 from gll.attacks.base import AbstractAttack
+from gll.attacks.checks import run_checks
 from gll.attacks.evaluate import Evaluation, Outcome, evaluate
 from gll.attacks.gather import gather, judged_by
 from gll.attacks.gradient import FGSM, PGD
@@ -97,6 +99,19 @@ def test_numbers_are_those_of_the_attacks_themselves() -> None:
         assert outcome.ball == Ball("LInf", eps)
     assert found.natural == float((honest_mlp()(x).argmax(1) != y).double().mean())
     assert 0 < found.worst(Ball("LInf", 0.1)) < found.worst(Ball("LInf", 0.2))
+
+
+def test_on_every_device(device: torch.device, tmp_path: Path) -> None:
+    """Random starts are drawn on the CPU, so that a GPU begins where the CPU does; results lie on the CPU."""
+    x, y = blobs(11)
+    expected = evaluate(honest_mlp(), x, y, [PGD(0.2, steps=3)], chunk=4)
+    model = copy.deepcopy(honest_mlp()).to(device)
+    store = Store.open(tmp_path / "a", ABOUT, resume=False)
+    found = evaluate(model, x.to(device), y.to(device), [PGD(0.2, steps=3)], chunk=4, store=store)
+    assert found.outcomes[0].success.tolist() == expected.outcomes[0].success.tolist()
+    np.testing.assert_allclose(found.outcomes[0].l2, expected.outcomes[0].l2, rtol=1e-4)
+    checks = run_checks(model, x.to(device), y.to(device), eps=0.1)
+    assert [c.name for c in checks if not c.passed] == []
 
 
 def test_zero_gradients_are_averaged_over_samples() -> None:
