@@ -65,6 +65,9 @@ class Topology:
         i = torch.div(unique, num_nodes, rounding_mode="floor")
         return cls(num_nodes, i, unique - i * num_nodes), edge_of_pair
 
+    def __getstate__(self) -> dict[str, Any]:  # copies and pickles make anew what is cached
+        return {"num_nodes": self.num_nodes, "i": self.i, "j": self.j}
+
     @property
     def num_edges(self) -> int:
         return self.i.numel()
@@ -75,19 +78,16 @@ class Topology:
         # Below the diagonal first: both halves being sorted, a stable sort by rows leaves the columns in order.
         row, col = torch.cat([self.j, self.i]), torch.cat([self.i, self.j])
         order = order_by(row, self.num_nodes)
-        counts = torch.bincount(row, minlength=self.num_nodes)
-        pointers = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
-        edge = torch.arange(self.num_edges, device=row.device).repeat(2)
-        return pointers, col[order], edge[order]
+        pointers = torch.nn.functional.pad(torch.bincount(row, minlength=self.num_nodes).cumsum(0), (1, 0))
+        return pointers, col[order], order % max(self.num_edges, 1)
 
     def __repr__(self) -> str:
         return f"Topology({self.num_nodes} nodes, {self.num_edges} edges)"
 
     def matrix(self, value: Float[Tensor, " edges"]) -> Tensor:
         """The symmetric sparse CSR matrix with `value` on the edges. No gradient passes."""
-        pointers, col, edge = self.csr
-        shape = (self.num_nodes, self.num_nodes)
-        return torch.sparse_csr_tensor(pointers, col, value.detach()[edge], shape, check_invariants=False)
+        (pointers, col, edge), n = self.csr, self.num_nodes
+        return torch.sparse_csr_tensor(pointers, col, value.detach()[edge], (n, n), check_invariants=False)
 
     @cached_property
     def _incidence(self) -> Tensor:

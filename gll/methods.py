@@ -227,8 +227,9 @@ class AutoMethod(AbstractMethod):
     The evidence is the table of `benchmarks/few_labels.py`, on the page "how to choose". With n labels in the smallest
     class that has any:
 
-    - n ≥ `FEW`, and a label for every `SPARSE` nodes: `laplace`. Nothing is more accurate, and nothing is cheaper. (It
-      gets worse as nodes are added and labels are not: with fifty a class of 70,000 points it is behind.)
+    - n ≥ `FEW`, and a class prior or a label for every `SPARSE` nodes: `laplace`. Nothing is more accurate, and nothing
+      is cheaper. (It gets worse as nodes are added and labels are not. Where there is one for every fifty it is level
+      with `poisson-reweighted`; with fifty a class of 70,000 points it is behind.)
     - fewer, and a class prior: `poisson-mbo`, the best with a prior on average over the data sets; not on more than
       `LARGE` nodes, since it takes hundreds of products with the weight matrix.
     - fewer, without one: `poisson-reweighted`. At one to five labels a class it is far above Laplace, and on average
@@ -245,7 +246,7 @@ class AutoMethod(AbstractMethod):
         count = labels.value.detach().sum(0)
         least = float(count[count > 0].min())
         total = len(labels.index)
-        if least >= FEW and total * SPARSE >= num_nodes:
+        if least >= FEW and (prior or total * SPARSE >= num_nodes):
             return LaplaceLearning(), f"laplace: the smallest class has {least:.3g} labels, at least {FEW}"
         if least >= FEW:
             reason = f"{total:,} labels are fewer than one for every {SPARSE} of {num_nodes:,} nodes"

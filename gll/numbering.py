@@ -8,7 +8,7 @@ every solve takes the part of it between its free nodes: one pass over the edges
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import torch
 from jaxtyping import Bool, Int
@@ -59,8 +59,11 @@ class Numbering:
         self.order = order
         self._last: tuple[Topology, Renumbered] | None = None
 
-    def of(self, topology: Topology) -> Renumbered:
-        """The topology in the new numbering; made once for as long as it is asked for the same one."""
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Numbering, (self.order,)  # what was kept can be made again
+
+    def of(self, topology: Topology, *, keep: bool = True) -> Renumbered:
+        """The topology in the new numbering; with `keep` made once, for as long as it is asked for the same one."""
         last = self._last
         if last is not None and last[0] is topology:
             return last[1]
@@ -71,5 +74,6 @@ class Numbering:
         second = order_by(b, n)
         edge = second[order_by(a[second], n)]
         found = Renumbered(Topology(n, a[edge], b[edge]), edge)
-        self._last = topology, found
+        if keep:
+            self._last = topology, found
         return found

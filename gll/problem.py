@@ -82,7 +82,12 @@ class Problem:
 
         The unknowns come in the order of `numbering`, where the solver has one.
         """
-        if numbering is not None and len(numbering.order) == topology.num_nodes:
+        if numbering is not None:
+            if len(numbering.order) != topology.num_nodes:
+                raise ValueError(
+                    f"the solver keeps groups of {len(numbering.order):,} nodes (Multilevel.of), but this graph has "
+                    f"{topology.num_nodes:,}: make them anew for it"
+                )
             free = numbering.order[free_mask[numbering.order]]
         else:
             free, numbering = torch.nonzero(free_mask).squeeze(1), None
@@ -171,7 +176,7 @@ class Problem:
         local = torch.full((n,), -1, device=self.free.device)
         local[self.free] = torch.arange(len(self.free), device=self.free.device)
         if self.numbering is not None:
-            renumbered = self.numbering.of(t)
+            renumbered = self.numbering.of(t, keep=self.active is None)
             local, t, weight = local[self.numbering.order], renumbered.topology, weight[renumbered.edge]
         a, b = local[t.i], local[t.j]
         inside = (a >= 0) & (b >= 0)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
+import pickle
 from collections.abc import Callable
 
 import pytest
@@ -244,3 +246,37 @@ def test_plain_product_is_the_operator_and_its_rounding_is_a_bound() -> None:
     gap = (apply(v) - operator.matvec(v)).abs() / operator.diagonal[:, None]
     assert float(gap.max()) <= rounding * float(v.abs().max())
     assert rounding < 1e-14
+
+
+@given(st.integers(0, 10**6), st.floats(0.05, 1))
+def test_groups_without_a_free_node_keep_their_place(seed: int, share: float) -> None:
+    graph = clusters(12, 4, 0.1, seed % 100)
+    generator = torch.Generator().manual_seed(seed)
+    known = torch.rand(graph.num_nodes, generator=generator) < share
+    known[torch.randint(graph.num_nodes - 8, (1,), generator=generator)] = True
+    known[-8:] = True  # the last groups have none
+    labels = gll.Labels.from_classes(
+        torch.where(known, torch.arange(graph.num_nodes) % 2, -1), num_classes=2, dtype=F64
+    )
+    kept = ConjugateGradient(preconditioner=Multilevel.of(graph, coarsest=3), single=True)
+    found = gll.solve(gll.Laplace(), graph, labels, solver=kept).value
+    torch.testing.assert_close(found, gll.solve(gll.Laplace(), graph, labels).value, rtol=0, atol=1e-8)
+
+
+def test_groups_of_another_graph_are_refused() -> None:
+    graph = clusters(6, 5, 0.1)
+    labels = gll.Labels(torch.tensor([0, 7]), torch.eye(2, dtype=F64))
+    solver = ConjugateGradient(preconditioner=Multilevel.of(clusters(5, 5, 0.1), coarsest=3))
+    with pytest.raises(ValueError, match=r"keeps groups of 25 nodes .* but this graph has 30"):
+        gll.solve(gll.Laplace(), graph, labels, solver=solver)
+
+
+def test_copies_of_a_solver_and_of_a_graph_that_were_used_leave_caches_behind() -> None:
+    graph = clusters(60, 20, 0.1)  # large enough for a sparse product
+    labels = gll.Labels(torch.tensor([0, 700]), torch.eye(2, dtype=F64))
+    solver = ConjugateGradient(preconditioner=Multilevel.of(graph, coarsest=3))
+    value = gll.solve(gll.Laplace(), graph, labels, solver=solver).value
+    assert "_incidence" in graph.topology.__dict__
+    for again in (copy.deepcopy((graph, solver)), pickle.loads(pickle.dumps((graph, solver)))):
+        assert set(again[0].topology.__dict__) == {"num_nodes", "i", "j"}
+        assert gll.solve(gll.Laplace(), again[0], labels, solver=again[1]).value.equal(value)

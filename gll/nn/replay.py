@@ -42,6 +42,8 @@ class Recording:
             # Once unrecorded: libraries set themselves up on first use, which cannot be recorded.
             results = forward(*self._inputs)
             assert results[0] is not None
+            assert results[1] is not None
+            self._told = torch.empty(results[1].shape, dtype=results[1].dtype, pin_memory=True)
             self._cotangent = torch.zeros_like(results[0])
             backward(results, self._cotangent)
             del results
@@ -49,10 +51,8 @@ class Recording:
             self._forward, self._backward = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
             with torch.cuda.graph(self._forward, pool=pool, stream=stream, capture_error_mode="thread_local"):
                 self.results = forward(*self._inputs)
-                verdict = self.results[1]
-                assert verdict is not None
-                self._told = torch.empty(verdict.shape, dtype=verdict.dtype, pin_memory=True)
-                self._told.copy_(verdict, non_blocking=True)
+                assert self.results[1] is not None
+                self._told.copy_(self.results[1], non_blocking=True)
             with torch.cuda.graph(self._backward, pool=pool, stream=stream, capture_error_mode="thread_local"):
                 self._gradient = backward(self.results, self._cotangent)
         torch.cuda.current_stream(inputs[0].device).wait_stream(stream)
@@ -62,7 +62,7 @@ class Recording:
         for own, given in zip(self._inputs, inputs, strict=True):
             own.copy_(given)
         self._forward.replay()
-        self._done.record()
+        self._done.record(torch.cuda.current_stream(self._inputs[0].device))  # where the graph was launched
         self.launches += 1
         return self.results
 

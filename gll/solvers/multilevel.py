@@ -77,14 +77,15 @@ class Multilevel(AbstractPreconditioner):
         groups = self.groups
         if groups is None:
             groups = find_groups(t, weight, self.coarsest)
-        elif operator.nodes is not None and groups:
+        # Of the whole graph: some of its groups may have no free node, and must keep their place.
+        counts = [*(len(group) for group in groups[1:]), *(int(group.max()) + 1 for group in groups[-1:])]
+        if self.groups and operator.nodes is not None:
             groups = (groups[0][operator.nodes], *groups[1:])
         # Diagonal of A_l: the group's diagonal without twice the edges inside it; those between groups go on.
         levels: list[_Level] = []
         diagonal, stretch = operator.diagonal, 1 / operator.scale[:, 0]
         i, j, component = t.i, t.j, operator.components
-        for group in groups:
-            count = int(group.max()) + 1
+        for group, count in zip(groups, counts, strict=True):
             a, b = group[i], group[j]
             between = a != b
             inside = torch.where(between, 0, weight)
@@ -92,7 +93,7 @@ class Multilevel(AbstractPreconditioner):
             i, j, weight = a[between], b[between], weight[between]
             levels.append(_Level.make(group, diagonal, stretch))
             stretch = torch.ones_like(diagonal)
-            component = None if component is None else torch.zeros_like(group[:count]).scatter(0, group, component)
+            component = None if component is None else group.new_zeros(count).scatter(0, group, component)
         last = None
         if levels and len(diagonal) <= max(2 * self.coarsest, 2000):
             last = _dense_inverse(diagonal, i, j, weight, component)
