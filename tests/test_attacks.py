@@ -20,7 +20,6 @@ from gll.attacks import (
     PGD,
     AbstractAttack,
     AbstractNorm,
-    BalancedMargin,
     CarliniWagner,
     CarliniWagnerPaper,
     CrossEntropy,
@@ -454,16 +453,6 @@ def test_objectives_by_hand():
     assert Towards(torch.tensor([0, 0]))(z, y).tolist() == [-3, 1]
 
 
-def test_balanced_margin_is_the_margin_with_a_scaled_gradient():
-    z = torch.tensor([[0.0, -3.0, -5.0], [1.0, 0.0, -1.0], [0.0, -2000.0, -3000.0]], dtype=torch.float64)
-    z, y = z.requires_grad_(), torch.tensor([0, 1, 0])
-    torch.testing.assert_close(BalancedMargin()(z, y), Margin()(z, y))
-    plain, scaled = (torch.autograd.grad(f(z, y).sum(), z)[0] for f in (Margin(), BalancedMargin()))
-    p = z.detach().softmax(1)
-    torch.testing.assert_close(scaled[:2], plain[:2] * torch.stack([p[0, 1], p[1, 1]])[:, None])
-    assert torch.equal(scaled[2].sign(), plain[2].sign())  # p is 0 in floating point, the gradient is not
-
-
 def test_dlr_is_the_one_of_autoattack():
     auto = pytest.importorskip("pyautoattack.autopgd_base")
     z, y = torch.randn(20, 5, dtype=torch.float64), torch.arange(20) % 5
@@ -480,7 +469,7 @@ def test_objectives_have_their_gradients(objective):
 @given(st.lists(st.floats(-1e30, 1e30), min_size=3, max_size=3))
 def test_objectives_are_finite(row):
     z = torch.tensor([row], dtype=torch.float64, requires_grad=True)
-    for objective in (CrossEntropy(), Margin(), BalancedMargin(), DLR(), Towards(torch.tensor([1]))):
+    for objective in (CrossEntropy(), Margin(), DLR(), Towards(torch.tensor([1]))):
         value = objective(z, torch.tensor([0]))
         (gradient,) = torch.autograd.grad(value.sum(), z)
         assert torch.isfinite(value).all()

@@ -4,7 +4,7 @@ from gll.attacks.base import AbstractAttack, Attacked
 from gll.attacks.carlini_wagner import CarliniWagner, CarliniWagnerPaper
 from gll.attacks.gradient import FGSM, IFGSM, PGD
 from gll.attacks.norms import L2, AbstractNorm, LInf
-from gll.attacks.objectives import DLR, AbstractObjective, BalancedMargin, CrossEntropy, Margin, Towards
+from gll.attacks.objectives import DLR, AbstractObjective, CrossEntropy, Margin, Towards
 from gll.attacks.square import Square
 from gll.attacks.units import Normalised
 
@@ -18,7 +18,6 @@ __all__ = [
     "AbstractNorm",
     "AbstractObjective",
     "Attacked",
-    "BalancedMargin",
     "CarliniWagner",
     "CarliniWagnerPaper",
     "CrossEntropy",

@@ -4,7 +4,6 @@
 |---|---|---|
 | `CrossEntropy` | -log p_y | its gradient vanishes where p_y rounds to 1 |
 | `Margin` | max_{i≠y} z_i - z_y | at least 0 exactly where the class is wrong |
-| `BalancedMargin` | the same | its gradient is scaled, image by image, by the smaller of p_y and the runner-up's p |
 | `DLR` | -(z_y - max_{i≠y} z_i) / (z_(1) - z_(3)) | does not depend on the scale of the logits; three classes or more |
 | `Towards` | z_t - z_y | towards given classes t |
 
@@ -62,32 +61,6 @@ class Margin(AbstractObjective):
 
     def __call__(self, logits: Tensor, labels: Tensor) -> Tensor:
         return _at(logits, runner_up(logits, labels)) - _at(logits, labels)
-
-
-@final
-@dataclass(frozen=True)
-class BalancedMargin(AbstractObjective):
-    """The margin, with a gradient that is scaled by the smaller of the two probabilities, image by image.
-
-    Images that are attacked each by itself do not notice. In one graph an image's gradient is a sum over all images
-    that it touches, and the margin of log-probabilities counts the surest of them most: its slope is 1/p. Scaled, those
-    count most that are near to being wrong. It is another direction than `Margin`'s, not a stronger attack in general.
-
-    >>> z = torch.tensor([[0.0, -40.0]], requires_grad=True)
-    >>> torch.autograd.grad(BalancedMargin()(z, torch.tensor([0])).sum(), z)[0]
-    tensor([[-4.2484e-18,  4.2484e-18]])
-
-    Differentiable in: `logits`.
-    """
-
-    def __call__(self, logits: Tensor, labels: Tensor) -> Tensor:
-        other = runner_up(logits, labels)
-        margin = _at(logits, other) - _at(logits, labels)
-        p = torch.log_softmax(logits.detach(), 1).exp()
-        # A scale that rounds to zero would make a gradient that is there look masked.
-        scale = torch.minimum(_at(p, other), _at(p, labels)).clamp(min=torch.finfo(p.dtype).tiny ** 0.5)
-        weighted = margin * scale
-        return margin.detach() + (weighted - weighted.detach())
 
 
 @final

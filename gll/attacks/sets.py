@@ -21,7 +21,7 @@ from gll.attacks.carlini_wagner import CarliniWagner, CarliniWagnerPaper
 from gll.attacks.features import FeatureAttack
 from gll.attacks.gradient import FGSM, IFGSM, PGD
 from gll.attacks.norms import LInf
-from gll.attacks.objectives import DLR, AbstractObjective, BalancedMargin, CrossEntropy, Margin
+from gll.attacks.objectives import DLR, AbstractObjective, CrossEntropy, Margin
 from gll.attacks.square import Square
 from gll.attacks.transfer import EveryClass, FixedNeighbours, Transfer
 from gll.names import require_name
@@ -167,7 +167,7 @@ def _targets(r: Recipe) -> list[Planned]:
 
 def _fixed(r: Recipe) -> list[Planned]:
     _needs_graph("fixed", r)
-    return [Planned(FixedNeighbours(_steps(r, a, BalancedMargin()))) for a in r.radii]
+    return [Planned(FixedNeighbours(_steps(r, a, Margin()))) for a in r.radii]
 
 
 def _every_class(r: Recipe) -> list[Planned]:
@@ -195,7 +195,7 @@ def _probe(r: Recipe) -> list[Planned]:
 
 def _transfer(r: Recipe) -> list[Planned]:
     return [
-        Planned(Transfer(_steps(r, a, BalancedMargin()), source, name))
+        Planned(Transfer(_steps(r, a, Margin()), source, name))
         for name, source in r.sources().items()
         for a in r.radii
     ]
@@ -221,7 +221,6 @@ NAMES: dict[str, Callable[[Recipe], list[Planned]]] = {
     "cw-paper": _cw_paper,
     "pgd": _pgd(CrossEntropy()),
     "pgd-margin": _pgd(Margin()),
-    "pgd-balanced": _pgd(BalancedMargin()),
     "pgd-dlr": _pgd(DLR()),
     "pgd-targets": _targets,
     "fixed": _fixed,
@@ -236,7 +235,7 @@ NAMES: dict[str, Callable[[Recipe], list[Planned]]] = {
 }
 PAPER = ("fgsm", "ifgsm", "cw-paper")
 STRONG = (
-    "pgd", "pgd-margin", "pgd-balanced", "pgd-dlr", "pgd-targets", "fixed", "every-class", "features", "square",
+    "pgd", "pgd-margin", "pgd-dlr", "pgd-targets", "fixed", "every-class", "features", "square",
     "probe", "transfer", "autoattack", "cw",
 )  # fmt: skip
 SETS = {"paper": PAPER, "strong": STRONG}
