@@ -23,7 +23,7 @@ if not TYPE_CHECKING:  # else every name would pass for a checker of types
 
     def __getattr__(name: str) -> Any:
         """A name that is not here yet: a module of the package, or one of the public names, which then all come."""
-        if name == "__all__" or not name.startswith("_"):
+        if name == "__all__" or (name.isidentifier() and not name.startswith("_")):
             if importlib.util.find_spec(f"gll.{name}") is not None:
                 return importlib.import_module(f"gll.{name}")
             public = importlib.import_module("gll.public")

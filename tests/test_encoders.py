@@ -254,6 +254,15 @@ def test_a_classifier_that_is_named_is_taken_whatever_the_model_can() -> None:
     torch.testing.assert_close(headless(model, classifier="fc")(x), model.body(x))
 
 
+def test_a_method_of_that_name_with_other_arguments_is_let_be() -> None:
+    class Other(Model):
+        def reset_classifier(self) -> None:
+            self.fc.reset_parameters()
+
+    model, x = Other("fc", nn.Linear(6, 4)), torch.randn(5, 3, 2, 2)
+    torch.testing.assert_close(model.fc(headless(model)(x)), model(x))
+
+
 def test_an_unusual_name() -> None:
     model, x = Model("prediction", nn.Linear(6, 4)), torch.randn(5, 3, 2, 2)
     encoder = headless(model, classifier="prediction")

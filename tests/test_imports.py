@@ -45,6 +45,6 @@ def test_public_names_come_when_they_are_asked_for() -> None:
 
 def test_modules_of_the_package_are_found_and_nothing_else() -> None:
     assert gll.neighbors.Exact is gll.Exact
-    for name in ("nonsense", "__wrapped__", "_private"):
+    for name in ("nonsense", "__wrapped__", "_private", "a.b", "nn.heads", "neighbors.x", ""):
         with pytest.raises(AttributeError, match=f"module 'gll' has no attribute '{name}'"):
             getattr(gll, name)

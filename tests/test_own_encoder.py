@@ -214,6 +214,17 @@ def test_options_that_it_does_not_take(put: Callable[[str], str]) -> None:
         make_encoder(f"{put(NETWORKS)}:classifier", 1, {"depth": 3})
 
 
+def test_what_cannot_tell_its_arguments_is_called(put: Callable[[str], str]) -> None:
+    with pytest.raises(ConfigError, match=r"must give a torch\.nn\.Module, got dict"):
+        make_encoder("builtins:dict", 1)
+
+
+@pytest.mark.parametrize("name", ["digits-cnn", "PLACE:same"])
+def test_the_number_of_channels_is_that_of_the_data(put: Callable[[str], str], name: str) -> None:
+    with pytest.raises(ConfigError, match=r"encoder_options\.in_channels: this number is that of the data, 1"):
+        make_encoder(name.replace("PLACE", put(NETWORKS)), 1, {"in_channels": 3})
+
+
 def test_installed_modules_come_before_the_current_folder(put: Callable[[str], str]) -> None:
     put("")
     Path("safetensors.py").write_text("raise AssertionError")

@@ -79,7 +79,9 @@ def headless(module: nn.Module, classifier: str | None = None) -> Headless:
     if not isinstance(module, nn.Module):
         raise TypeError(f"headless takes an nn.Module, got {type(module).__name__}")
     if classifier is None and callable(getattr(module, "reset_classifier", None)):
-        return _reset(module)
+        made = _reset(module)
+        if made is not None:
+            return made
     name = _classifier_name(module) if classifier is None else classifier
     linear = dict(module.named_modules()).get(name)
     if not isinstance(linear, nn.Linear) or name == "":
@@ -93,10 +95,13 @@ def headless(module: nn.Module, classifier: str | None = None) -> Headless:
     return Headless(model, name, linear.in_features)
 
 
-def _reset(module: nn.Module) -> Headless:
-    """A copy of a model of timm without its classifier, by timm's own means."""
+def _reset(module: nn.Module) -> Headless | None:
+    """A copy of a model of timm without its classifier, by timm's own means; None where the method is not timm's."""
     model: Any = copy.deepcopy(module)
-    model.reset_classifier(0)
+    try:
+        model.reset_classifier(0)
+    except TypeError:  # another method of that name, which takes other arguments
+        return None
     size = getattr(model, "head_hidden_size", None) or getattr(model, "num_features", None)
     if not isinstance(size, int):
         raise ValueError(

@@ -59,6 +59,11 @@ def make_encoder(
             if given is None
             else f'the encoder of this run has a name, "{name}", by which it is made: no other can be given'
         )
+    if "in_channels" in (options or {}):
+        raise ConfigError(
+            f"model.encoder_options.in_channels: this number is that of the data, {in_channels}, and cannot be another; "
+            "leave it out"
+        )
     if given is not None:
         return as_encoder(copy.deepcopy(given), "the encoder given")
     if ":" not in name:
@@ -70,6 +75,8 @@ def make_encoder(
     except TypeError as error:
         given_ = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
         raise ConfigError(f"{said} cannot be called with {given_}: {error}") from None
+    except ValueError:  # code in C may not tell what it takes: calling it will show
+        pass
     try:
         made = make(**arguments)
     except Exception as error:  # code of the user's, which may fail in any way
