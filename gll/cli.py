@@ -33,6 +33,10 @@ ConvertOption = Annotated[
 ]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, ...")]
 RootOption = Annotated[Path | None, typer.Option("--data-root", help="Where data sets lie, if not as in the run.")]
+EncoderOption = Annotated[
+    str | None,
+    typer.Option(metavar="MODULE:NAME", help="The run's encoder, where it is code: it is executed only if named here."),
+]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace a file that exists.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON in place of a table.")]
 
@@ -73,6 +77,7 @@ def train(
     config: Annotated[Path | None, typer.Argument(help="A config (TOML), such as one in configs/.")] = None,
     overrides: Annotated[list[str] | None, _overrides("In place of what it says: train.lr=0.1 seed=3")] = None,
     resume: Annotated[Path | None, typer.Option(metavar="DIR", help="Go on with a run that was stopped.")] = None,
+    encoder: EncoderOption = None,
     keys: Annotated[bool, typer.Option("--keys", help="Show all keys of a config, and do nothing else.")] = False,
 ) -> None:
     """Train an encoder with a head, as a config says, into a run directory."""
@@ -84,7 +89,7 @@ def train(
     _refuse_early("train", config, overrides, resume)
     from gll.train.commands import run_train
 
-    raise typer.Exit(run_train(config, overrides or [], resume, console))
+    raise typer.Exit(run_train(config, overrides or [], resume, encoder, console))
 
 
 @app.command()
@@ -92,24 +97,26 @@ def pretrain(
     config: Annotated[Path | None, typer.Argument(help="A config (TOML) with warmup.epochs above 0.")] = None,
     overrides: Annotated[list[str] | None, _overrides("In place of what it says: warmup.gamma=choose")] = None,
     resume: Annotated[Path | None, typer.Option(metavar="DIR", help="Go on with a warm-up that was stopped.")] = None,
+    encoder: EncoderOption = None,
 ) -> None:
     """Warm an encoder up on all samples, labelled or not, without a head, into a run directory."""
     _refuse_early("pretrain", config, overrides, resume)
     from gll.train.pretrain_command import run_pretrain
 
-    raise typer.Exit(run_pretrain(config, overrides or [], resume, console))
+    raise typer.Exit(run_pretrain(config, overrides or [], resume, encoder, console))
 
 
 @app.command()
 def evaluate(
     run: RunArgument,
     overrides: Annotated[list[str] | None, _overrides("Test in other ways: test.inductive=true")] = None,
+    encoder: EncoderOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Test what a run has trained, on its data. Nothing is written."""
     from gll.train.commands import run_evaluate
 
-    raise typer.Exit(run_evaluate(run, overrides or [], as_json, console))
+    raise typer.Exit(run_evaluate(run, overrides or [], as_json, encoder, console))
 
 
 @app.command()
@@ -186,6 +193,9 @@ def attack(
     seed: Annotated[int, typer.Option(min=0, help="Of samples, base and random starts.")] = 0,
     device: DeviceOption = "auto",
     data_root: RootOption = None,
+    encoder: Annotated[
+        list[str] | None, typer.Option(metavar="MODULE:NAME", help="As elsewhere; for several runs it may be repeated.")
+    ] = None,
 ) -> None:
     """Attack a run, and say how far the error can be trusted: tables, curves and images, into a folder."""
     from gll.attacks.command import run_attack
@@ -195,7 +205,7 @@ def attack(
         request = Request(
             run, attacks, numbers("--eps", eps), eps_units is EpsUnits.NORMALISED, numbers("--c", c), samples, base,
             chunk, queries is QueriesName.JOINT, inductive, tuple(transfer or ()), head_at_test, gradient_of, steps,
-            restarts, square_queries, out, resume, seed, device, data_root,
+            restarts, square_queries, out, resume, seed, device, data_root, tuple(encoder or ()),
         )  # fmt: skip
     raise typer.Exit(run_attack(request, console))
 
@@ -213,6 +223,7 @@ def predict(
     convert: ConvertOption = False,
     device: DeviceOption = "auto",
     data_root: RootOption = None,
+    encoder: EncoderOption = None,
     force: ForceOption = False,
 ) -> None:
     """Say the class of images, how sure that is, and the runner-up."""
@@ -222,7 +233,7 @@ def predict(
     with problems_told("predict", OSError, ValueError, RuntimeError) as errors:
         if out is not None:
             work.check_output(out, ".csv", force)
-        trained = work.Trained.open(run, device=device, root=data_root, tell=_teller(errors))
+        trained = work.Trained.open(run, device=device, root=data_root, encoder=encoder, tell=_teller(errors))
         found = work.predict(trained, images, inductive=inductive, convert=convert)
         if out is not None:
             with complete_file(out) as part:
@@ -245,6 +256,7 @@ def embed(
     convert: ConvertOption = False,
     device: DeviceOption = "auto",
     data_root: RootOption = None,
+    encoder: EncoderOption = None,
     force: ForceOption = False,
 ) -> None:
     """Write the features of images, made by a run's encoder, to a file that `gll fit` reads."""
@@ -252,9 +264,8 @@ def embed(
 
     with problems_told("embed", OSError, ValueError, RuntimeError) as errors:
         work.check_output(out, ".npz", force)
-        arrays = work.embed(
-            work.Trained.open(run, device=device, root=data_root, tell=_teller(errors)), images, convert=convert
-        )
+        trained = work.Trained.open(run, device=device, root=data_root, encoder=encoder, tell=_teller(errors))
+        arrays = work.embed(trained, images, convert=convert)
         work.write_features(arrays, out)
     n, d = arrays["features"].shape
     known = {key: int((arrays[key] != "").sum()) for key in ("labels", "truth") if key in arrays}

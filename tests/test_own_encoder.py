@@ -106,7 +106,7 @@ def test_a_function_of_my_own_trains_like_the_network_it_makes(tmp_path: Path, p
     train(named)
     train(mine)
     assert lines(mine) == lines(named)
-    model, _ = restore(Run.open(mine.directory))
+    model, _ = restore(Run.open(mine.directory), encoder=f"{place}:same")
     assert model.encoder.feature_dim == 24
 
 
@@ -117,7 +117,7 @@ def test_a_classifier_is_taken_off_and_a_class_is_called(
     config = tiny(tmp_path, f"model.encoder={put(NETWORKS)}:{name}")
     run = new_run(config)
     result = train(run)
-    start, (end, data) = build(config, load_data(config)), restore(run)
+    start, (end, data) = build(config, load_data(config), encoder=config.model.encoder), restore(run)
     assert end.encoder.feature_dim == dim
     assert all(not torch.equal(a, b) for a, b in zip(start.encoder.parameters(), end.encoder.parameters(), strict=True))
     assert result["parameters"]["encoder"] == sum(p.numel() for p in end.encoder.parameters()) > 0
@@ -137,10 +137,11 @@ def test_going_on_testing_and_using_it_find_it_again(tmp_path: Path, put: Callab
         return found.output.replace("\n", "")
 
     assert said in gll("train", "c.toml", *overrides)
-    assert said in gll("evaluate", "run")
-    assert said in gll("predict", "run", "digits:test")
-    assert said in gll("embed", "run", "digits:test", "-o", "z.npz")
-    trained = Trained.open(Path("run"))
+    named = ("--encoder", f"{place}:same")
+    assert said in gll("evaluate", "run", *named)
+    assert said in gll("predict", "run", "digits:test", *named)
+    assert said in gll("embed", "run", "digits:test", "-o", "z.npz", *named)
+    trained = Trained.open(Path("run"), encoder=f"{place}:same")
     with np.load("z.npz") as file:
         z = trained.features(trained.data.test)
         assert file["features"].shape[1] == z.shape[1] == 64
@@ -151,9 +152,9 @@ def test_going_on_testing_and_using_it_find_it_again(tmp_path: Path, put: Callab
         ("predict", "run", "digits:test"),
         ("embed", "run", "digits:test", "-o", "y.npz"),
     ):
-        assert f"there is no module {place} here" in gll(*words, code=1)
+        assert f"there is no module {place} here" in gll(*words, *named, code=1)
     Path("run/result.json").unlink()
-    assert f"there is no module {place} here" in gll("train", "--resume", "run", code=1)
+    assert f"there is no module {place} here" in gll("train", "--resume", "run", *named, code=1)
 
 
 def test_a_network_that_has_changed_since_is_named(tmp_path: Path, put: Callable[[str], str]) -> None:
@@ -196,6 +197,11 @@ def test_what_is_no_encoder(tmp_path: Path, put: Callable[[str], str], name: str
     assert not (tmp_path / "run").exists()
 
 
+def named(name: str, **options: int) -> nn.Module:
+    """An encoder that the user has named, for images of one channel."""
+    return make_encoder(name, 1, options, name)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -206,30 +212,30 @@ def test_what_is_no_encoder(tmp_path: Path, put: Callable[[str], str], name: str
 )
 def test_a_module_that_fails(put: Callable[[str], str], text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        make_encoder(f"{put(text)}:make", 1)
+        named(f"{put(text)}:make")
 
 
 def test_options_that_it_does_not_take(put: Callable[[str], str]) -> None:
     with pytest.raises(ConfigError, match=r"cannot be called with in_channels=1, depth=3: got an unexpected .*'depth'"):
-        make_encoder(f"{put(NETWORKS)}:classifier", 1, {"depth": 3})
+        named(f"{put(NETWORKS)}:classifier", depth=3)
 
 
 def test_what_cannot_tell_its_arguments_is_called(put: Callable[[str], str]) -> None:
     with pytest.raises(ConfigError, match=r"must give a torch\.nn\.Module, got dict"):
-        make_encoder("builtins:dict", 1)
+        named("builtins:dict")
 
 
 @pytest.mark.parametrize("name", ["digits-cnn", "PLACE:same"])
 def test_the_number_of_channels_is_that_of_the_data(put: Callable[[str], str], name: str) -> None:
     with pytest.raises(ConfigError, match=r"encoder_options\.in_channels: this number is that of the data, 1"):
-        make_encoder(name.replace("PLACE", put(NETWORKS)), 1, {"in_channels": 3})
+        named(name.replace("PLACE", put(NETWORKS)), in_channels=3)
 
 
 def test_installed_modules_come_before_the_current_folder(put: Callable[[str], str]) -> None:
     put("")
     Path("safetensors.py").write_text("raise AssertionError")
     heard: list[str] = []
-    announce("safetensors:make", heard.append)
+    announce("safetensors:make", {}, heard.append)
     assert "site-packages" in heard[0]
     assert str(Path.cwd()) not in heard[0]
 

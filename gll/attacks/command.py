@@ -29,6 +29,7 @@ from gll.attacks.units import Normalised
 from gll.files import complete_file
 from gll.terminal import error_console, said_by
 from gll.train.finite import NonFiniteError
+from gll.train.own_encoder import announce
 from gll.train.progress import Reporter, clock
 from gll.train.runs import environment
 
@@ -68,6 +69,8 @@ def attack_run(request: Request, out: Path, reporter: Reporter) -> dict[str, Any
     if not request.resume and (out / "about.json").is_file():
         raise ResultsError(f"{out} holds results; add --resume to go on with them, or choose another folder by --out")
     target = Target(request)
+    for run in (target.run, *target.others):
+        announce(run.config.model.encoder, run.config.model.encoder_options, reporter.say)
     recipe = target.recipe()
     without = left_out(request.attacks, recipe, autoattack=find_spec("pyautoattack") is not None)
     planned = plan([name for name in names_of(request.attacks) if name not in without], recipe)

@@ -25,6 +25,7 @@ from gll.data.samples import TrainTest
 from gll.names import require_name
 from gll.train.config import with_values
 from gll.train.model import CHECKPOINT, data_of, find_device
+from gll.train.own_encoder import check_named
 from gll.train.runs import Run, RunError
 
 PLAIN_HEADS = ("mlp", "linear", "probe")
@@ -53,6 +54,7 @@ class Request:
         resume: go on with what is there.
         seed: of the base, the samples and all that is random.
         device, root: as elsewhere.
+        encoders: names of encoders that are code of the user's own, as runs name them: these may be imported.
     """
 
     run: Path
@@ -76,6 +78,7 @@ class Request:
     seed: int = 0
     device: str = "auto"
     root: Path | None = None
+    encoders: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         require_name("gradient", self.gradient_of, ("own", "mlp", "gll"))
@@ -99,6 +102,8 @@ class Target:
         self.request = request
         self.device = find_device(request.device)
         self.run = _open(request.run, request.root)
+        self.others = tuple(_open(path, request.root) for path in request.transfer)
+        _check_encoders((self.run, *self.others), request.encoders)
         self.data: TrainTest = data_of(self.run, self.device)
         if not self.data.is_image:
             raise RunError(f"{self.data.name} has points, not images: attacks move pixels between 0 and 1")
@@ -135,6 +140,7 @@ class Target:
                 exact_gradient=sharp,  # the strong set differentiates through WNLL's graph; the paper does not
                 seed=self.request.seed,
                 device=self.device,
+                encoder=_encoder(run, self.request.encoders),
             ).requires_grad_(False)
             self._made[key] = made.sharpened() if sharp and isinstance(made, GraphVictim) else made
         return self._made[key]
@@ -174,11 +180,12 @@ class Target:
     def sources(self) -> dict[str, nn.Module]:
         """The runs to transfer from, by name and checkpoint."""
         found: dict[str, nn.Module] = {}
-        for path in self.request.transfer:
-            run = _open(path, self.request.root)
+        for run in self.others:
             shape = tuple(data_of(run).test.shape[1:])
             if shape != tuple(self.images.shape[1:]):
-                raise RunError(f"{path} has images of shape {shape}, those under attack {tuple(self.images.shape[1:])}")
+                raise RunError(
+                    f"{run.directory} has images of shape {shape}, those under attack {tuple(self.images.shape[1:])}"
+                )
             name = f"{run.config.name}, seed {run.config.seed} ({_checkpoint(run)[:8]})"
             found[name] = self.victim(self.protocol.few_base, True, None, run)
         return found
@@ -232,6 +239,23 @@ def numbers(option: str, text: str) -> tuple[float, ...]:
 def _open(path: Path, root: Path | None) -> Run:
     run = Run.open(path, writes=False)
     return run if root is None else replace(run, config=with_values(run.config, f"data.root={json.dumps(str(root))}"))
+
+
+def _encoder(run: Run, named: tuple[str, ...]) -> str | None:
+    """The run's encoder, if the user has named it."""
+    name = run.config.model.encoder
+    return name if name in named else None
+
+
+def _check_encoders(runs: tuple[Run, ...], named: tuple[str, ...]) -> None:
+    """An error where a run's encoder is code that the user has not named, or no run has one that was named."""
+    for run in runs:
+        m = run.config.model
+        check_named(m.encoder, m.encoder_options, _encoder(run, named), str(run.directory))
+    there = [run.config.model.encoder for run in runs]
+    for name in named:
+        if name not in there:
+            raise RunError(f"--encoder {name}: no run here has it, but {', '.join(dict.fromkeys(there))}")
 
 
 def _checkpoint(run: Run) -> str:

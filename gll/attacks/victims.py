@@ -50,6 +50,7 @@ def victim_of(
     fast: bool = False,
     seed: int = 0,
     device: torch.device | str = "cpu",
+    encoder: nn.Module | str | None = None,
 ) -> nn.Module:
     """A trained run as a victim.
 
@@ -66,6 +67,7 @@ def victim_of(
         floor, dtype, fast: as in `GraphVictim`.
         seed: of the base.
         device: where to compute.
+        encoder: as in `gll.train.model.restore`: for a run whose encoder is a module, or code of your own.
 
     Returns:
         `Normalized` for heads without a graph, otherwise a `GraphVictim`. Its encoder computes in float32, whatever
@@ -82,7 +84,7 @@ def victim_of(
 
     if head_at_test is not None:
         require_name("head at test", head_at_test, HEADS_AT_TEST)
-    model, data = restore(run, device)
+    model, data = restore(run, device, encoder=encoder)
     head = at_work(model.head)
     mean, std = (data.mean, data.std) if data.is_image else (None, None)
     if head_at_test is None and not isinstance(head, GLLHead | WNLLHead):

@@ -28,8 +28,8 @@ from gll.files import complete_file
 from gll.train.config import with_values
 from gll.train.evaluate import uses_training_set
 from gll.train.inputs import Samples, read_inputs
-from gll.train.model import CHECKPOINT, Model, build, data_of, encode, find_device, restore
-from gll.train.own_encoder import announce
+from gll.train.model import CHECKPOINT, Model, build_run, encode, find_device, restore
+from gll.train.own_encoder import announce, check_named
 from gll.train.pretrain import NAME as WARM_UP
 from gll.train.pretrain import load_warm_up
 from gll.train.runs import Run, RunError, environment
@@ -60,7 +60,7 @@ class Trained:
         *,
         device: str = "auto",
         root: Path | None = None,
-        encoder: nn.Module | None = None,
+        encoder: nn.Module | str | None = None,
         tell: Callable[[str], None] | None = None,
     ) -> Trained:
         """Read a run.
@@ -69,18 +69,20 @@ class Trained:
             directory: the run directory.
             device: where to compute.
             root: where data sets lie here, if not where the run found them.
-            encoder: a module like the one that was given to `train`, if one was.
+            encoder: a module like the one that was given to `train`, if one was; or the name of the run's encoder, if
+                that is code of your own, "package.module:name". Without it nothing that a run names is imported.
             tell: is told what is imported, if the encoder is made by code of your own.
         """
         run = Run.open(Path(directory), writes=False)
+        m = run.config.model
+        check_named(m.encoder, m.encoder_options, encoder, str(directory))
         if tell is not None:
-            announce(run.config.model.encoder, tell)
+            announce(m.encoder, m.encoder_options, tell)
         if root is not None:
             run = replace(run, config=with_values(run.config, f"data.root={json.dumps(str(root))}"))
         if run.load(CHECKPOINT) is not None or run.load(WARM_UP) is None:
             return Trained(run, *restore(run, find_device(device), encoder=encoder))
-        data = data_of(run, find_device(device))
-        model = build(run.config, data, encoder=encoder)
+        model, data = build_run(run, find_device(device), encoder=encoder)
         load_warm_up(run, model.encoder)
         model.eval()
         return Trained(run, model, data, warm=True)

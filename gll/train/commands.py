@@ -19,7 +19,7 @@ from gll.train.evaluate import evaluate, remarks, rows
 from gll.train.finite import NonFiniteError
 from gll.train.loop import new_run, train
 from gll.train.model import CHECKPOINT, find_device, restore
-from gll.train.own_encoder import announce
+from gll.train.own_encoder import announce, check_named
 from gll.train.progress import Reporter, clock
 from gll.train.runs import Run, RunError
 from gll.train.toml import ConfigError
@@ -28,19 +28,22 @@ PROBLEMS = (OSError, ValueError, NonFiniteError)
 """What a user can do something about: shown as one message, without a traceback."""
 
 
-def run_train(config_path: Path | None, overrides: Sequence[str], resume: Path | None, console: Console) -> int:
+def run_train(
+    config_path: Path | None, overrides: Sequence[str], resume: Path | None, encoder: str | None, console: Console
+) -> int:
     """Start a run, or go on with one. Returns the exit code."""
     run: Run | None = None
     try:
         config = open_config(config_path, overrides, resume)
+        encoder = named_encoder(config, resume, encoder)
         with Ranks.start(find_device(config.device)) as ranks:
             console = console if ranks.is_first else Console(quiet=True)
             reporter = Reporter(console if ranks.is_first else None)
-            announce(config.model.encoder, reporter.say)
+            announce(config.model.encoder, config.model.encoder_options, reporter.say)
             run = open_run(config, resume, ranks, reporter)
             if run.result() is not None:
                 reporter.say(f"{run.directory} was finished before; to train for longer, start another run")
-            result = train(run, ranks=ranks, reporter=reporter)
+            result = train(run, ranks=ranks, reporter=reporter, encoder=encoder)
             if ranks.is_first:
                 show_result(result, run, console)
         return 0
@@ -51,11 +54,27 @@ def run_train(config_path: Path | None, overrides: Sequence[str], resume: Path |
 def ended(command: str, run: Run | None, error: BaseException, more: str = "") -> int:
     """Say why a command on a run has ended before its time. Returns the exit code."""
     if isinstance(error, KeyboardInterrupt):
-        again = f"; go on with: gll {command} --resume {run.directory}" if run is not None else ""
+        again = f"; go on with: {resuming(command, run)}" if run is not None else ""
         error_console().print(said_by(command, f"interrupted{again}"))
         return 130
     error_console().print(said_by(command, f"{error}{more}"))
     return 1
+
+
+def resuming(command: str, run: Run) -> str:
+    """How to go on with a run that the user has started here."""
+    name = run.config.model.encoder
+    return f"gll {command} --resume {run.directory}" + (f" --encoder {name}" if ":" in name else "")
+
+
+def named_encoder(config: Config, resume: Path | None, encoder: str | None) -> str | None:
+    """The encoder that the user has named: in the config, or for a run to go on with by --encoder."""
+    if resume is not None:
+        check_named(config.model.encoder, config.model.encoder_options, encoder, str(resume))
+        return encoder
+    if encoder is not None:
+        raise ConfigError(f"--encoder is for --resume; with a config say model.encoder={encoder}")
+    return config.model.encoder
 
 
 def open_config(config_path: Path | None, overrides: Sequence[str], resume: Path | None) -> Config:
@@ -135,7 +154,9 @@ def _table(title: str, scores: Sequence[Mapping[str, Any]]) -> Table:
     return table
 
 
-def run_evaluate(directory: Path, overrides: Sequence[str], as_json: bool, console: Console) -> int:
+def run_evaluate(
+    directory: Path, overrides: Sequence[str], as_json: bool, encoder: str | None, console: Console
+) -> int:
     """Test the last checkpoint of a run. Nothing is written. Returns the exit code."""
     errors = error_console()
     try:
@@ -145,8 +166,10 @@ def run_evaluate(directory: Path, overrides: Sequence[str], as_json: bool, conso
                 raise ConfigError(f"a trained run can be tested in other ways, not made another: {override!r}")
         config = with_values(run.config, *overrides)
         run = Run(run.directory, config, run.split, writes=False)
-        announce(config.model.encoder, Reporter(errors).say)
-        model, data = restore(run, find_device(config.device))
+        m = config.model
+        check_named(m.encoder, m.encoder_options, encoder, str(directory))
+        announce(m.encoder, m.encoder_options, Reporter(errors).say)
+        model, data = restore(run, find_device(config.device), encoder=encoder)
         for line in remarks(config, data):
             errors.print(said_by("evaluate (note)", line, "yellow"))
         scores = rows(evaluate(model, data, run.split, config))

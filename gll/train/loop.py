@@ -29,7 +29,7 @@ from gll.train.distributed import GRAPHS, Ranks
 from gll.train.evaluate import at_work, evaluate, name_of, predictions, remarks, rows
 from gll.train.finite import NonFiniteError, Notes
 from gll.train.interrupt import Interrupt
-from gll.train.model import CHECKPOINT, build, data_of, features, find_device, keep_projection
+from gll.train.model import CHECKPOINT, build_run, features, find_device, keep_projection
 from gll.train.optimize import learning_rate, load_optimizer, make_optimizer, optimizer_tensors, set_learning_rate
 from gll.train.pretrain import load_warm_up, warm_up
 from gll.train.progress import Reporter, Update
@@ -42,7 +42,7 @@ SUMS = {"loss": 0.0, "wrong": 0.0, "labelled": 0.0, "images": 0.0, "seconds": 0.
 
 
 def train(
-    run: Run, *, ranks: Ranks | None = None, reporter: Reporter | None = None, encoder: nn.Module | None = None
+    run: Run, *, ranks: Ranks | None = None, reporter: Reporter | None = None, encoder: nn.Module | str | None = None
 ) -> dict[str, Any]:
     """Train as `run.config` says, or go on where the run stopped. Returns what is in `result.json`.
 
@@ -51,7 +51,7 @@ def train(
         ranks: the processes that train together; by default this one alone.
         reporter: who tells how far it is; by default nobody.
         encoder: the module that was given to `new_run`, if one was. A copy is trained, from the weights it has; what
-            comes out is in the run (`gll.train.model.restore`).
+            comes out is in the run (`gll.train.model.restore`). Or the name of an own encoder, as for `restore`.
 
     Raises:
         NonFiniteError: a loss, gradient or parameter is not finite. The last good checkpoint stays.
@@ -78,14 +78,13 @@ class Training:
     `epoch` and `step` say what comes next. `sums` are those of the epoch so far.
     """
 
-    def __init__(self, run: Run, ranks: Ranks, reporter: Reporter, encoder: nn.Module | None = None) -> None:
+    def __init__(self, run: Run, ranks: Ranks, reporter: Reporter, encoder: nn.Module | str | None = None) -> None:
         config = run.config
         self.run, self.config, self.ranks, self.reporter = run, config, ranks, reporter
-        self.data = data_of(run, ranks.device)
+        self.model, self.data = build_run(run, ranks.device, processes=ranks.world, encoder=encoder)
         self.labels = run.split.hidden(self.data.train_labels)  # -1 where training must not look
         self.augment = make_augmentation(config, self.data)
         self.graphs = GRAPHS[config.train.graph]
-        self.model = build(config, self.data, processes=ranks.world, encoder=encoder)
         self.adversary = Adversary(config, self.data, self.model, ranks)
         self.trainable = self.model.parameters()
         self.optimizer = make_optimizer(config.train, self.trainable) if self.trainable else None

@@ -18,7 +18,7 @@ from gll.nn.heads import AbstractHead, GLLHead, MLPHead, Switch, WNLLHead, creat
 from gll.train.checkpoint import load_state
 from gll.train.config import Config, TestConfig
 from gll.train.distributed import synchronize_batchnorm
-from gll.train.own_encoder import make_encoder
+from gll.train.own_encoder import check_named, make_encoder
 from gll.train.runs import Run, RunError
 from gll.train.toml import ConfigError
 
@@ -103,28 +103,46 @@ def data_of(run: Run, device: torch.device | str = "cpu") -> TrainTest:
     return data.to(device)
 
 
-def build(config: Config, data: TrainTest, *, processes: int = 1, encoder: nn.Module | None = None) -> Model:
+def build(config: Config, data: TrainTest, *, processes: int = 1, encoder: nn.Module | str | None = None) -> Model:
     """Encoder and head with their initial weights, which depend on the seed alone, on the device of the data.
 
     Args:
         config: its [model], seed, and how it is tested and trained.
         data: what it is for.
         processes: how many train together.
-        encoder: that of a run with `model.encoder = "given"`; a copy is used, which keeps its weights.
+        encoder: that of a run with `model.encoder = "given"`; a copy is used, which keeps its weights. If code of your
+            own makes the encoder: its name again, as `make_encoder` wants it.
     """
     m, device = config.model, data.train.device
     with torch.random.fork_rng([]):
         torch.manual_seed(derived_seed(config.seed, "weights"))
-        encoder = make_encoder(m.encoder, data.channels, m.encoder_options, encoder)
-        head = make_head(m.head, encoder, data, config.test, m.head_options)
+        made = make_encoder(m.encoder, data.channels, m.encoder_options, encoder)
+        head = make_head(m.head, made, data, config.test, m.head_options)
         if m.switch_at > 0:
-            head = Switch(make_head(m.first, encoder, data, config.test), head, m.switch_at)
-    encoder.to(device)
+            head = Switch(make_head(m.first, made, data, config.test), head, m.switch_at)
+    made.to(device)
     if config.train.channels_last and data.is_image:
-        encoder.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        made.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     if config.train.sync_batchnorm and processes > 1:
-        encoder = synchronize_batchnorm(encoder)
-    return Model(encoder, head.to(device))
+        made = synchronize_batchnorm(made)
+    return Model(made, head.to(device))
+
+
+def build_run(
+    run: Run, device: torch.device | str, *, processes: int = 1, encoder: nn.Module | str | None = None
+) -> tuple[Model, TrainTest]:
+    """The model of a run with its initial weights, and its data.
+
+    Args:
+        run: the run.
+        device: where to.
+        processes: how many train together.
+        encoder: as for `restore`.
+    """
+    m, given = run.config.model, run.named if encoder is None else encoder
+    check_named(m.encoder, m.encoder_options, given, str(run.directory))
+    data = data_of(run, device)
+    return build(run.config, data, processes=processes, encoder=given), data
 
 
 def make_head(
@@ -210,7 +228,7 @@ def features(encoder: nn.Module, x: Tensor, config: Config) -> Tensor:
 
 
 def restore(
-    run: Run, device: torch.device | str = "cpu", *, encoder: nn.Module | None = None
+    run: Run, device: torch.device | str = "cpu", *, encoder: nn.Module | str | None = None
 ) -> tuple[Model, TrainTest]:
     """The model of a run's last checkpoint, in evaluation mode, and its data.
 
@@ -218,13 +236,17 @@ def restore(
         run: the run.
         device: where to.
         encoder: a module like the one that was given to `train`, if one was. Its weights do not matter; it stays as it
-            is.
+            is. Where a run that was opened names code of your own, "package.module:name": this name again. Without it
+            nothing that a run names is imported.
+
+    Raises:
+        ConfigError: the encoder was not given, or is not that of the run.
+        RunError: nothing was trained yet, or the data has changed.
     """
     stored = run.load(CHECKPOINT)
     if stored is None:
         raise RunError(f"{run.directory} has no trained model yet; go on with `gll train --resume {run.directory}`")
-    data = data_of(run, device)
-    model = build(run.config, data, encoder=encoder)
+    model, data = build_run(run, device, encoder=encoder)
     model.load(stored[0])
     model.eval()
     return model, data

@@ -3,10 +3,12 @@
     model.encoder = "resnet18"             # gll.nn.encoders
     model.encoder = "my.networks:small"    # imports my.networks, and calls small(in_channels=..., **encoder_options)
     new_run(config, encoder=module)        # from Python; the config then says "given"
+    restore(run, encoder="my.networks:small")   # a run directory, which may be anybody's
 
-The second runs code: that of the module named, which must be importable here. A run directory holds only its name, so
-nothing that came with a run is executed, but whoever wrote its config has chosen the name: `announce` says what is
-about to be imported, and from where.
+The second runs code: that of the module named, which must be importable here, called with options of the config's. A
+config that you train with is taken to be yours. A run directory may be somebody else's, and names such as
+"torch.hub:load" fetch and run whatever the options say: so nothing that a run names is imported or called unless you
+name the same encoder again (`check_named`). `announce` says what is about to be imported, and from where.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ GIVEN = "given"
 
 
 def make_encoder(
-    name: str, in_channels: int, options: Mapping[str, Any] | None = None, given: nn.Module | None = None
+    name: str, in_channels: int, options: Mapping[str, Any] | None = None, given: nn.Module | str | None = None
 ) -> nn.Module:
     """An encoder, with its `feature_dim`.
 
@@ -39,32 +41,26 @@ def make_encoder(
         name: `model.encoder` of a config.
         in_channels: channels of the images, or dimensions of the points.
         options: `model.encoder_options`.
-        given: the module itself, if the name is "given". A copy of it is returned, so that it stays as it is.
+        given: the module itself, if the name is "given". A copy of it is returned, so that it stays as it is. If the
+            name is that of code of your own: the same name again, which says that this code may be executed.
 
     Raises:
-        ConfigError: it cannot be imported, does not exist, fails, or does not give a module that makes features.
+        ConfigError: it was not named again, cannot be imported, does not exist, fails, or does not give a module that
+            makes features.
 
-    >>> make_encoder("torch.nn:Linear", 2)
+    >>> make_encoder("torch.nn:Linear", 2, given="torch.nn:Linear")
     Traceback (most recent call last):
     gll.train.toml.ConfigError: model.encoder = "torch.nn:Linear" cannot be called with in_channels=2: missing a
     required argument: 'in_features'
     >>> make_encoder("given", 2, given=nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 3))).feature_dim
     8
     """
-    if (name == GIVEN) != (given is not None):
-        raise ConfigError(
-            f'model.encoder = "{GIVEN}": the encoder is a module that was given in Python, and has to be given again: '
-            "encoder=... of new_run, train, restore or Trained.open. To use it from the command line, put a function "
-            'that makes it into a file, and name that: model.encoder = "package.module:function"'
-            if given is None
-            else f'the encoder of this run has a name, "{name}", by which it is made: no other can be given'
-        )
+    check_named(name, options, given)
     if "in_channels" in (options or {}):
         raise ConfigError(
-            f"model.encoder_options.in_channels: this number is that of the data, {in_channels}, and cannot be another; "
-            "leave it out"
+            f"model.encoder_options.in_channels: this number is that of the data, {in_channels}; leave it out"
         )
-    if given is not None:
+    if isinstance(given, nn.Module):
         return as_encoder(copy.deepcopy(given), "the encoder given")
     if ":" not in name:
         return create_encoder(name, in_channels=in_channels, **(options or {}))
@@ -82,6 +78,42 @@ def make_encoder(
     except Exception as error:  # code of the user's, which may fail in any way
         raise ConfigError(f"{said} failed: {_told(error)}") from error
     return as_encoder(made, said)
+
+
+def check_named(
+    name: str, options: Mapping[str, Any] | None, given: nn.Module | str | None, where: str = "the config"
+) -> None:
+    """An error where the user has not given what a config needs to make its encoder. Nothing is imported here.
+
+    Args:
+        name: `model.encoder` of a config, which may be that of somebody else's run.
+        options: `model.encoder_options`.
+        given: what the user gave: a module, the name of the encoder, or nothing, which is enough for encoders of gll.
+        where: how to call the config in a message.
+
+    >>> check_named("resnet18", None, None)
+    >>> check_named("my.networks:small", None, "my.networks:small")
+    >>> check_named("my.networks:small", None, "my.networks:large")
+    Traceback (most recent call last):
+    gll.train.toml.ConfigError: the config has model.encoder = "my.networks:small", not "my.networks:large"
+    """
+    if name == GIVEN and not isinstance(given, nn.Module):
+        raise ConfigError(
+            f'model.encoder = "{GIVEN}": the encoder is a module that was given in Python, and has to be given again: '
+            "encoder=... of new_run, train, restore or Trained.open. To use it from the command line, put a function "
+            'that makes it into a file, and name that: model.encoder = "package.module:function"'
+        )
+    if name != GIVEN and isinstance(given, nn.Module):
+        raise ConfigError(f'the encoder of this run has a name, "{name}", by which it is made: no other can be given')
+    if isinstance(given, str) and given != name:
+        raise ConfigError(f'{where} has model.encoder = "{name}", not "{given}"')
+    if ":" in name and given is None:
+        place, attribute = _parts(name)
+        raise ConfigError(
+            f'{where} has model.encoder = "{name}", with encoder_options = {dict(options or {})}. To make it, {place} '
+            f"is imported and {attribute} is called with these: that executes code, which the run has chosen and not "
+            f'you. If you know what it does, name it too: --encoder {name} (in Python: encoder="{name}")'
+        )
 
 
 def as_encoder(module: object, said: str) -> nn.Module:
@@ -131,12 +163,12 @@ def find_maker(name: str) -> Callable[..., Any]:
     return found
 
 
-def announce(name: str, tell: Callable[[str], None]) -> None:
-    """Say which file will be imported to make an encoder; nothing for those of gll.
+def announce(name: str, options: Mapping[str, Any], tell: Callable[[str], None]) -> None:
+    """Say which file will be imported to make an encoder, and what it is given; nothing for those of gll.
 
-    >>> announce("resnet18", print)
-    >>> announce("sys:exit", print)
-    model.encoder = "sys:exit": importing sys (part of Python), which runs its code
+    >>> announce("resnet18", {}, print)
+    >>> announce("sys:exit", {"status": 3}, print)
+    model.encoder = "sys:exit": importing sys (part of Python), which runs its code; encoder_options = {'status': 3}
     """
     if ":" not in name:
         return
@@ -151,7 +183,8 @@ def announce(name: str, tell: Callable[[str], None]) -> None:
         return  # making the encoder will say so
     folders = list(spec.submodule_search_locations or ())
     where = spec.origin if spec.has_location else folders[0] if folders else "part of Python"
-    tell(f'model.encoder = "{name}": importing {place} ({where}), which runs its code')
+    given = f"; encoder_options = {dict(options)}" if options else ""
+    tell(f'model.encoder = "{name}": importing {place} ({where}), which runs its code{given}')
 
 
 def _parts(name: str) -> tuple[str, str]:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from gll.train.commands import PROBLEMS, ended, open_config, open_run
+from gll.train.commands import PROBLEMS, ended, named_encoder, open_config, open_run, resuming
 from gll.train.distributed import Ranks
 from gll.train.finite import NonFiniteError
-from gll.train.model import build, data_of, find_device
+from gll.train.model import build_run, find_device
 from gll.train.own_encoder import announce
 from gll.train.pretrain import warm_up
 from gll.train.progress import Reporter
@@ -18,7 +18,9 @@ from gll.train.runs import Run
 from gll.train.toml import ConfigError
 
 
-def run_pretrain(config_path: Path | None, overrides: Sequence[str], resume: Path | None, console: Console) -> int:
+def run_pretrain(
+    config_path: Path | None, overrides: Sequence[str], resume: Path | None, encoder: str | None, console: Console
+) -> int:
     """Warm up, or go on with it. Returns the exit code."""
     run: Run | None = None
     try:
@@ -27,19 +29,19 @@ def run_pretrain(config_path: Path | None, overrides: Sequence[str], resume: Pat
             raise ConfigError("warmup.epochs is 0, so there is nothing to do: give a number, such as warmup.epochs=100")
         if config.warmup.from_run:
             raise ConfigError(f"warmup.from takes the warm-up of {config.warmup.from_run}: there is nothing to do")
+        encoder = named_encoder(config, resume, encoder)
         with Ranks.start(find_device(config.device)) as ranks:
             reporter = Reporter(console if ranks.is_first else None)
-            announce(config.model.encoder, reporter.say)
+            announce(config.model.encoder, config.model.encoder_options, reporter.say)
             run = open_run(config, resume, ranks, reporter)
-            data = data_of(run, ranks.device)
-            encoder = build(config, data, processes=ranks.world).encoder
+            model, data = build_run(run, ranks.device, processes=ranks.world, encoder=encoder)
             with run.working():
                 try:
-                    warm_up(encoder, data, run.split, config, run, reporter=reporter, ranks=ranks)
+                    warm_up(model.encoder, data, run.split, config, run, reporter=reporter, ranks=ranks)
                 except NonFiniteError as error:
                     run.log(phase="stopped", epoch=0, reason=str(error))
                     raise
-            reporter.say(f"go on with the head: gll train --resume {run.directory}")
+            reporter.say(f"go on with the head: {resuming('train', run)}")
             reporter.say(f"or use it in other runs of the same data, seed and encoder: warmup.from={run.directory}")
         return 0
     except (KeyboardInterrupt, *PROBLEMS) as error:

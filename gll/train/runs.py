@@ -67,6 +67,8 @@ class Run:
         writes: False for all but the first of several processes: what they log and save is dropped.
         board: TensorBoard.
         loaded: the data, if it was read to make the directory; whoever trains takes it out (`gll.train.model.data_of`).
+        named: the encoder of the config that the run was made of here; None for a directory that was opened, whose
+            encoder the user has to name again if it is code (`gll.train.own_encoder`).
     """
 
     directory: Path
@@ -75,6 +77,7 @@ class Run:
     writes: bool = True
     board: Board = dataclasses.field(default_factory=Board)
     loaded: list[TrainTest] = dataclasses.field(default_factory=list)
+    named: str | None = None
 
     @staticmethod
     def create(directory: Path, config: Config, split: LabelSplit, data: TrainTest | None = None) -> Run:
@@ -102,7 +105,7 @@ class Run:
                 raise
         finally:
             shutil.rmtree(made, ignore_errors=True)
-        return Run(directory, config, split, loaded=[] if data is None else [data])
+        return Run(directory, config, split, loaded=[] if data is None else [data], named=config.model.encoder)
 
     @staticmethod
     def open(directory: Path, *, writes: bool = True) -> Run:

@@ -34,20 +34,21 @@ from gll.train.runs import Run, RunError, refuse_existing
 from gll.train.toml import ConfigError
 
 
-def new_run(config: Config, ranks: Ranks | None = None, *, encoder: nn.Module | None = None) -> Run:
+def new_run(config: Config, ranks: Ranks | None = None, *, encoder: nn.Module | str | None = None) -> Run:
     """A run directory for a config, after a look at whether everything in it can be done.
 
     Args:
         config: what is to be done.
         ranks: the processes that will train together; by default this one alone.
         encoder: a network of your own, in place of `model.encoder`, which then says "given": with a `feature_dim`, or
-            any that ends with a linear layer (`gll.nn.encoders.headless` takes it off). To be given to `train` too.
+            any that ends with a linear layer (`gll.nn.encoders.headless` takes it off). To be given to `train` too. A
+            name has to be that of the config, whose encoder may be code of your own: it is made here.
 
     Raises:
         ConfigError, RunError, ValueError: something cannot be done. No directory is made then.
     """
     ranks = ranks or Ranks()
-    if encoder is not None:
+    if isinstance(encoder, nn.Module):
         config = replace(config, model=replace(config.model, encoder=GIVEN, encoder_options={}))
     refuse_existing(config.directory)
     find_device(config.test.device or "cpu", "test.device")
@@ -58,7 +59,7 @@ def new_run(config: Config, ranks: Ranks | None = None, *, encoder: nn.Module | 
             f"all {len(data.train):,} training images of {data.name} are the same: nothing can be learned"
         )
     split = split_labels(data.train_labels, config.data.labels, seed=config.seed, classes=data.classes)
-    model = build(config, data, encoder=encoder)
+    model = build(config, data, encoder=config.model.encoder if encoder is None else encoder)
     free_heads(config, model.encoder, data)
     make_augmentation(config, data)
     check_schedule(config, model.head)
