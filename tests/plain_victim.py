@@ -1,4 +1,4 @@
-"""A small network on the digits, to be attacked: nothing of a graph in it."""
+"""The digits, to be attacked: behind a small network with nothing of a graph in it, and in one graph of all of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from functools import cache
 import torch
 from torch import Tensor, nn
 
+from gll.attacks.victims import GraphVictim
 from gll.data import load
+from gll.nn import GraphLearningLayer
 
 
 @cache
@@ -24,3 +26,12 @@ def digits_network() -> tuple[nn.Module, Tensor, Tensor]:
             nn.functional.cross_entropy(model(x), y).backward()
             adam.step()
     return model.double().eval().requires_grad_(False), data.test[:100].double() / 255, data.test_labels[:100]
+
+
+@cache
+def digits_graph() -> tuple[GraphVictim, Tensor, Tensor]:
+    """A graph of pixels, with a base of 100 digits, and 40 queries that are all in it at once."""
+    data = load("digits")
+    layer = GraphLearningLayer(10, k=10)
+    victim = GraphVictim(nn.Flatten(), layer, data.train[:100].float() / 255, data.train_labels[:100])
+    return victim.sharpened(fast=True), data.test[:40].float() / 255, data.test_labels[:40]

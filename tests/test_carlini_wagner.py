@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from gll.attacks import L2, PGD, CarliniWagner, CarliniWagnerPaper
-from tests.plain_victim import digits_network
+from gll.attacks import L2, PGD, CarliniWagner, CarliniWagnerPaper, Margin
+from tests.plain_victim import digits_graph, digits_network
 
 
 class Plane(nn.Module):
@@ -102,6 +102,30 @@ def test_pgd_needs_as_much():
     assert found.success.all()
     less = PGD(float(found.l2[found.l2 > 0].min()) * 0.9, 30, norm=L2())(model, x, y)
     assert torch.equal(less.success, less.clean != y)
+
+
+def test_successes_that_depend_on_each_other():
+    """In one graph the shortest success of each image is one beside others than the rest of what is returned."""
+    victim, x, y = digits_graph()
+    found = CarliniWagner(2, 60, initial_c=1.0)(victim, x, y)
+    assert (found.clean == y).all()
+    assert found.error >= PGD(2.0, 20, norm=L2(), objective=Margin())(victim, x, y).error > 0.9
+    assert found.l2.mean() < 1.3
+
+
+class Crowd(nn.Module):
+    """Class 1 where x₀ and half the mean of all x₀ come to 0.9: an image that stays behind holds the others back."""
+
+    def forward(self, x):
+        z = x[:, 0] + 0.5 * x[:, 0].mean() - 0.9
+        return torch.stack([torch.zeros_like(z), z], 1)
+
+
+def test_the_iterate_with_the_most_successes_is_returned():
+    x, y = torch.tensor([[0.1], [0.3], [0.5]], dtype=torch.float64), torch.zeros(3, dtype=torch.long)
+    found = CarliniWagner(3, 60, initial_c=1.0)(Crowd(), x, y)
+    assert found.success.all()
+    assert (found.l2 - (0.6 - x[:, 0])).max() < 0.05  # x₀ = 0.6 in all of them is the least that will do
 
 
 def test_confidence_is_reached():

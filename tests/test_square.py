@@ -64,6 +64,20 @@ def test_stops_when_all_are_wrong():
     assert model.calls < 2000
 
 
+class Crowd(nn.Module):
+    """Two images: the second has to go down to be wrong, and up once the first is wrong, from 0.5 on."""
+
+    def forward(self, x):
+        first, second = x[0, 0] - 0.5, torch.where(x[0, 0] < 0.5, 0.2 - x[1, 0], x[1, 0] - 0.55)
+        return torch.stack([torch.zeros(2, dtype=x.dtype), torch.stack([first, second])], 1)
+
+
+def test_an_image_that_is_right_again_is_gone_on_with():
+    x, y = torch.tensor([[0.35, 0.5], [0.24, 0.5]], dtype=torch.float64), torch.zeros(2, dtype=torch.long)
+    for seed in range(10):
+        assert Square(0.4, 200)(Crowd(), x, y, generator=torch.Generator().manual_seed(seed)).success.all()
+
+
 def test_linf_perturbations_are_at_the_ends():
     model, x, y = digits_network()
     result = Square(EPS, 30)(model, x, y)

@@ -10,7 +10,7 @@ where g is above 0 as long as the attack has not succeeded, and the variable w k
 |---|---|---|
 | g | (max_{i≠t} p_i - p_t)⁺ on probabilities, t the clean runner-up | (z_y - max_{i≠y} z_i + κ)⁺ on logits |
 | c | given | searched for, image by image |
-| returned | the last iterate | the shortest success of all iterates |
+| returned | the last iterate | the shortest success of all iterates, or the iterate with the most where they mix badly |
 
 The first is the paper's, for its table. The second is the standard attack, for judging a model: on probabilities g is
 flat wherever the model is sure of itself, and the last iterate is rarely the best.
@@ -35,6 +35,8 @@ from gll.attacks.gradient import require_finite
 from gll.attacks.norms import L2, AbstractNorm
 from gll.attacks.objectives import Margin, runner_up
 
+# What c is multiplied by at every step at which an image is no success, in the last descent of all images together.
+PUSH = 1.2
 # How far a black or white pixel starts inside the box at least, as a share of the distance to grey.
 SQUEEZE = 1e-6
 
@@ -96,7 +98,9 @@ class CarliniWagnerPaper(AbstractAttack):
 class CarliniWagner(AbstractAttack):
     """The standard form (Carlini, Wagner 2017): on logits, with a search for c; the shortest success of all iterates.
 
-    An image for which there is no success is left as it was.
+    An image for which there is no success is left as it was. In a graph of all images the shortest success of each comes
+    from another iterate, and few of them may be successes beside each other. That is looked at: if so, all images descend
+    together once more, with a c that grows for those that are no success, and the iterate with the most is returned.
 
     Args:
         binary_steps: how many values of c are tried for every image: ten times more until one succeeds, then halfway
@@ -150,22 +154,31 @@ class CarliniWagner(AbstractAttack):
             found = self._descend(model, _Descent(images, self.lr, self.squeeze), c, shortest)
             low, high = torch.where(found, low, c), torch.where(found, c, high)
             c = torch.where(high.isinf(), 10 * low, (low + high) / 2)
+        # At the smallest c that succeeds the two terms are in balance: three times that stays on the wrong side.
+        enough = 3 * torch.where(high.isinf(), low, high)
         if self.refine:
-            # At the smallest c that succeeds the two terms are in balance: three times that stays on the wrong side.
-            enough = 3 * torch.where(high.isinf(), low, high)
             self._descend(model, _Descent(shortest.images, self.lr / 10, SQUEEZE), enough, shortest)
+        if not shortest.stands(model):
+            # In a graph each success was one beside other images. All together: what falls back is pushed harder.
+            self._descend(model, _Descent(shortest.images, self.lr / 5, SQUEEZE), enough, shortest, PUSH)
+            return shortest.together
         return shortest.images
 
     def _descend(
-        self, model: nn.Module, descent: _Descent, c: Float[Tensor, " n"], shortest: _Shortest
+        self, model: nn.Module, descent: _Descent, c: Float[Tensor, " n"], shortest: _Shortest, push: float = 1.0
     ) -> Bool[Tensor, " n"]:
-        """Descend, show every iterate to `shortest`, and say for which images there was a success."""
+        """Descend, show every iterate to `shortest`, and say for which images there was a success.
+
+        Where an iterate is none, c is multiplied by `push`.
+        """
         found = torch.zeros_like(c, dtype=torch.bool)
         for _ in range(self.steps):
             with torch.enable_grad():
                 moved = descent.images()
                 logits = model(moved)
-                found |= shortest.see(moved, logits)
+                success = shortest.see(moved, logits)
+                found |= success
+                c = torch.where(success, c, push * c)
                 short = (self.confidence - Margin()(logits, shortest.labels)).clamp(min=0)
                 descent.step(_squared(moved - shortest.clean) + c * short)
         with torch.no_grad():
@@ -193,11 +206,16 @@ class _Descent:
 
 @final
 class _Shortest:
-    """The shortest success so far, image by image; the clean image where there was none."""
+    """The shortest success so far, image by image; the clean image where there was none.
+
+    And `together`, the iterate with the most successes at once, the shorter one of two: where images depend on each
+    other, successes that come from different iterates need not be any beside each other.
+    """
 
     def __init__(self, images: Float[Tensor, "n ..."], labels: Int[Tensor, " n"], confidence: float) -> None:
         self.clean, self.labels, self._confidence = images, labels, confidence
-        self.images = images.clone()
+        self.images, self.together = images.clone(), images
+        self._most = (-1, 0.0)
         self._distance = torch.full(labels.shape, math.inf, dtype=images.dtype, device=images.device)
 
     def see(self, images: Float[Tensor, "n ..."], logits: Float[Tensor, "n classes"]) -> Bool[Tensor, " n"]:
@@ -208,7 +226,16 @@ class _Shortest:
         better = success & (distance < self._distance)
         self.images[better] = images[better]
         self._distance = torch.where(better, distance, self._distance)
+        many = (int(success.sum()), -float(distance[success].sum()))
+        if many > self._most:
+            self._most, self.together = many, images
         return success
+
+    @torch.no_grad()
+    def stands(self, model: nn.Module) -> bool:
+        """Show the shortest successes to the model, all at once: is each of them still one?"""
+        found = self._distance < math.inf
+        return bool(self.see(self.images.clone(), model(self.images))[found].all())
 
 
 def _squared(delta: Float[Tensor, "n ..."]) -> Float[Tensor, " n"]:

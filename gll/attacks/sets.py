@@ -195,9 +195,7 @@ def _probe(r: Recipe) -> list[Planned]:
 
 def _transfer(r: Recipe) -> list[Planned]:
     return [
-        Planned(Transfer(_steps(r, a, Margin()), source, name))
-        for name, source in r.sources().items()
-        for a in r.radii
+        Planned(Transfer(_steps(r, a, Margin()), source, name)) for name, source in r.sources().items() for a in r.radii
     ]
 
 

@@ -92,9 +92,11 @@ class Square(AbstractAttack):
             trial = into_ball_and_box(images + delta.view_as(images), images, self)
             trial = torch.where(wrong.view(-1, *[1] * (images.dim() - 1)), moved, trial)  # these are done
             new_margin, new_wrong = _ask(model, trial, labels)
-            better = (new_wrong & ~wrong) | (~wrong & (new_margin > margin))
+            better = ~wrong & (new_wrong | (new_margin > margin))
             moved = torch.where(better.view(-1, *[1] * (images.dim() - 1)), trial, moved)
-            margin, wrong = torch.where(better, new_margin, margin), wrong | new_wrong
+            # Images that were done may be right again, in a graph in which the others have changed.
+            seen = better | wrong
+            margin, wrong = torch.where(seen, new_margin, margin), torch.where(seen, new_wrong, wrong)
         return moved
 
 
