@@ -10,7 +10,7 @@ where g is above 0 as long as the attack has not succeeded, and the variable w k
 |---|---|---|
 | g | (max_{i≠t} p_i - p_t)⁺ on probabilities, t the clean runner-up | (z_y - max_{i≠y} z_i + κ)⁺ on logits |
 | c | given | searched for, image by image |
-| returned | the last iterate | the shortest success of all iterates, or the iterate with the most where they mix badly |
+| returned | the last iterate | the shortest success of all iterates; in a graph, the most at once |
 
 The first is the paper's, for its table. The second is the standard attack, for judging a model: on probabilities g is
 flat wherever the model is sure of itself, and the last iterate is rarely the best.
@@ -98,9 +98,10 @@ class CarliniWagnerPaper(AbstractAttack):
 class CarliniWagner(AbstractAttack):
     """The standard form (Carlini, Wagner 2017): on logits, with a search for c; the shortest success of all iterates.
 
-    An image for which there is no success is left as it was. In a graph of all images the shortest success of each comes
-    from another iterate, and few of them may be successes beside each other. That is looked at: if so, all images descend
-    together once more, with a c that grows for those that are no success, and the iterate with the most is returned.
+    An image for which there is no success is left as it was. In a graph of all images the shortest success of each
+    comes from another iterate, and few of them may be successes beside each other. That is looked at. If it is so, all
+    images descend together once more, with a c that grows for those that are no success, and the iterate with the most
+    is returned.
 
     Args:
         binary_steps: how many values of c are tried for every image: ten times more until one succeeds, then halfway
