@@ -3,6 +3,7 @@
     python benchmarks/training_step.py --device cuda --json benchmarks/results/training-step.json
     python benchmarks/training_step.py --networks small-cnn --batches 128 --rounds 3 --steps 3      a look, on a CPU
     python benchmarks/training_step.py --device cuda --errors                                      also train, and test
+    python benchmarks/training_step.py --device cuda --augment grey                                with augmentation
 
 MNIST (random images where it is missing), 28 × 28 × 1, batches of 128 to 1,024 and 100 base images. A step is all of
 it: indices, images, network, head, loss, backward, optimizer. Three kinds of step take turns in one process:
@@ -13,6 +14,9 @@ it: indices, images, network, head, loss, backward, optimizer. Three kinds of st
 
 so that there are two ratios: gll ÷ mlp, as the paper counts, where the graph's step has 100 images more to encode; and
 gll ÷ mlp over the same images, which is what the head itself costs. The MLP head is one linear layer, the cheapest.
+
+The paper's steps have no augmentation, and neither have these, unless --augment names a policy: each step then augments
+its images, base included, as `gll train` does, and the share of the data contains that.
 
 Times come from CUDA events between the steps, with no wait of ours in between; how often a step itself makes the CPU
 wait is counted. Ratios are those of medians over rounds, of the wall time of a round. The paper's stand beside
@@ -40,6 +44,8 @@ from rich.table import Table
 from torch import Tensor
 
 from gll.data import DataError, TrainTest, load, normalize, split_labels
+from gll.data.augment import AUGMENTATIONS, augmentation_from_name
+from gll.data.random import generator
 from gll.data.sampling import GraphBatches
 from gll.nn.encoders import create_encoder
 from gll.nn.heads import create_head
@@ -63,10 +69,8 @@ def images(root: Path | None) -> TrainTest:
     try:
         return load("mnist", root)
     except DataError:
-        generator = torch.Generator().manual_seed(0)
-        train, test = (
-            torch.randint(0, 256, (n, 1, 28, 28), dtype=torch.uint8, generator=generator) for n in (6000, 1000)
-        )
+        chance = torch.Generator().manual_seed(0)
+        train, test = (torch.randint(0, 256, (n, 1, 28, 28), dtype=torch.uint8, generator=chance) for n in (6000, 1000))
         y = [torch.arange(len(x)) % CLASSES for x in (train, test)]
         names = tuple(map(str, range(CLASSES)))
         return TrainTest("noise, 28 × 28", train, y[0], test, y[1], names, (0.5,), (0.29,))
@@ -93,12 +97,15 @@ class Model:
             data.train_labels, split, batch=self.size, base=self.base, seed=settings["seed"], steps=full
         )
         self.base_index = self.batches.base_of(0).to(device)  # at test time
+        self.augment, self.seed, self.fetched = augmentation_from_name(settings["augment"]), settings["seed"], 0
         self.stream = (batch for epoch in itertools.count() for batch in self.batches.epoch(epoch))
 
     def fetch(self) -> tuple[Tensor, Tensor]:
-        """The data pipeline: indices, images and classes of the next batch, base first."""
+        """The data pipeline: indices, images, augmented if asked for, and classes of the next batch, base first."""
         index = next(self.stream).nodes.to(self.data.train.device, non_blocking=True)
-        return normalize(self.data.train[index], self.data), self.data.train_labels[index]
+        images = self.augment(self.data.train[index], generator(self.seed, "augment", self.fetched))
+        self.fetched += 1
+        return normalize(images, self.data), self.data.train_labels[index]
 
     def logits(self, x: Tensor, y: Tensor) -> Tensor:
         with self.autocast():
@@ -238,9 +245,10 @@ def paper_row(network: str, batch: int) -> dict[str, Any] | None:
     return next((row for row in PAPER[network]["rows"] if row["batch"] == batch), None)
 
 
-def show(network: str, rows: list[dict[str, Any]], console: Console) -> None:
+def show(network: str, rows: list[dict[str, Any]], augment: str, console: Console) -> None:
     """The paper's table of one network, with the ratios and the paper's beside them."""
-    table = Table(title=f"{network}, {BASE} base images; milliseconds a step (paper: {PAPER[network]['gpu']})")
+    about = f"{network}, {BASE} base images, augmentation: {augment}"
+    table = Table(title=f"{about}; milliseconds a step (paper: {PAPER[network]['gpu']}, without)")
     for name in ("batch", "", "GLL", "MLP", "MLP, same images", "GLL÷MLP", "paper", "÷ same images", "target", "data"):
         table.add_column(name, justify="left" if name == "" else "right")
     for row in rows:
@@ -266,7 +274,7 @@ def show(network: str, rows: list[dict[str, Any]], console: Console) -> None:
 
 
 def ratio_of_data(row: dict[str, Any]) -> float:
-    """Share of the data pipeline in a training step with the layer."""
+    """Share of the data pipeline in a training step with the layer; its augmentation included, if there is one."""
     return row["pipeline"]["gll"]["median_ms"] / row["train"]["gll"]["median_ms"]
 
 
@@ -279,6 +287,7 @@ def main(
     warm: Annotated[int, typer.Option(help="steps of a kind before anything is timed")] = 10,
     bf16: Annotated[bool, typer.Option(help="encoder in bfloat16")] = False,
     channels_last: Annotated[bool, typer.Option(help="images in channels-last order")] = False,
+    augment: Annotated[str, typer.Option(help=f"augment the images: {', '.join(AUGMENTATIONS)}")] = "none",
     errors: Annotated[bool, typer.Option(help="train five epochs and test")] = False,
     threads: Annotated[int, typer.Option(help="CPU threads")] = 1,
     seed: int = 0,
@@ -288,6 +297,8 @@ def main(
     """Time training and testing steps of the paper's networks with both heads."""
     if unknown := set(networks.split(",")) - set(PAPER):
         raise typer.BadParameter(f"the paper times {', '.join(PAPER)}, not {', '.join(sorted(unknown))}")
+    if augment not in AUGMENTATIONS:
+        raise typer.BadParameter(f"--augment is one of {', '.join(AUGMENTATIONS)}, not {augment}")
     start = time.perf_counter()
     torch.set_num_threads(threads)
     torch.backends.cudnn.benchmark = True
@@ -298,6 +309,7 @@ def main(
         "warm": warm,
         "bf16": bf16,
         "channels_last": channels_last,
+        "augment": augment,
         "errors": errors,
         "seed": seed,
     }
@@ -310,7 +322,7 @@ def main(
             if json_file is not None:
                 wall = round(time.perf_counter() - start, 1)
                 write_json(json_file, environment(device) | {"config": config, "wall_s": wall, "rows": rows})
-        show(network, [row for row in rows if row["network"] == network], console)
+        show(network, [row for row in rows if row["network"] == network], augment, console)
     console.print(f"{data.name}; {'bfloat16' if bf16 else 'float32'}; {time.perf_counter() - start:.0f} s")
 
 
