@@ -9,6 +9,8 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from gll.words import counted
+
 if TYPE_CHECKING:
     from gll.data.sources import AbstractSource
 
@@ -61,7 +63,7 @@ def path(
         raise _stop(f"{source.name} has no files: {source.about}")
     there, wanted = source.present(root)
     if there < wanted:
-        _console(stderr=True).print(Text(f"{wanted - there} of {wanted} files are missing. {source.how(root)}"))
+        _console(stderr=True).print(Text(f"missing: {wanted - there} of {counted(wanted, 'file')}. {source.how(root)}"))
     typer.echo(folder.absolute())
 
 
@@ -100,7 +102,7 @@ def check(
                 _console().print(Text.assemble(f"{source.name}: {state.path}: ", said))
                 wrong += bool(state.problem)
     if wrong:
-        raise _stop(f"{wrong} files are missing or damaged; gll data path NAME says what to fetch")
+        raise _stop(f"missing or damaged: {counted(wrong, 'file')}; gll data path NAME says what to fetch")
 
 
 def _source(name: str) -> AbstractSource:

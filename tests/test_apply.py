@@ -330,7 +330,8 @@ def test_the_command_prints_a_table_or_csv(made: Path, tmp_path: Path) -> None:
     result = shell("predict", made / "gll", f"{made}/shapes.npz:test", "--rows", "2", "-o", tmp_path / "all.csv")
     assert result.exit_code == 0, result.output
     assert "28 more images" in result.stderr
-    assert "of 30 images of known class that are new to the run are wrong" in result.stderr
+    assert "\n1 more image: " in "\n" + shell("predict", made / "gll", f"{made}/shapes.npz:test", "--rows", "29").stderr
+    assert "of 30 images of known class, new to the run (" in result.stderr
     # A long name is folded; classes are not.
     assert len([line for line in result.stdout.splitlines() if set(line.split()) & set(CLASSES)]) == 2
     again = shell("predict", made / "gll", f"{made}/shapes.npz:test", "--csv")

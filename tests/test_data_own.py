@@ -159,7 +159,7 @@ def test_an_unreadable_file_is_named(tmp_path: Path, damage: str) -> None:
     [
         (["loose.png"], "2 things are wrong:\n.* has images beside its folders, .*\n.* 0 folders of classes"),
         ([], "0 folders of classes, at least two are needed"),
-        (["a/0.png", "unlabelled/0.png"], "1 folders of classes, at least two are needed"),
+        (["a/0.png", "unlabelled/0.png"], "1 folder of classes, at least two are needed"),
         (["a/0.png", "b/0.png", "loose.png"], "has images beside its folders, such as loose.png"),
         (["a/0.png", "b/0.txt"], r"b has no images: it holds files of kind \.txt; read are \.png"),
         (["test/a/0.png", "test/b/0.png"], "has a folder 'test', but no 'train'"),
@@ -259,7 +259,7 @@ def test_npz_classes(tmp_path: Path) -> None:
         ({"x": np.array([[1.0], [np.nan]]), "y": Y[:2]}, "NaN, infinite or too large, first in row 1"),
         ({"x": X, "y": Y / 2}, "one whole number"),
         ({"x": X, "y": Y - 1}, "classes lie between -2 and 1"),
-        ({"x": X, "y": Y * 0}, "has 1 classes: at least two are needed"),
+        ({"x": X, "y": Y * 0}, "has 1 class: at least two are needed"),
         ({"x": X, "y": Y, "classes": np.array(["a", "b"])}, "2 names of classes, but labels from 0 to 2"),
         ({"x": X, "y": Y, "classes": np.array(["a", "b", "a"])}, "must hold distinct names"),
         ({"x": X, "y": Y, "x_test": X[:1], "y_test": np.array([7])}, "class 7, which no training sample has"),
@@ -303,7 +303,7 @@ def test_list_and_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (result.exit_code, result.stdout, result.stderr) == (0, f"{tmp_path}/MNIST/raw\n", "")
     result = run(app, ["data", "path", "cifar10", "--data-root", "/elsewhere"])
     assert result.stdout == "/elsewhere/cifar-10-batches-bin\n"
-    assert "6 of 6 files are missing. fetch https://www.cs.toronto.edu" in result.stderr
+    assert "missing: 6 of 6 files. fetch https://www.cs.toronto.edu" in result.stderr
     assert run(app, ["data", "path"]).stdout == f"{tmp_path}\n"
     assert "has no files" in run(app, ["data", "path", "digits"]).stderr
     result = run(app, ["data", "path", "mnits"])
@@ -321,7 +321,7 @@ def test_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (result.exit_code, result.stdout) == (0, f"mnist: not there ({tmp_path}/nowhere/MNIST/raw)\n")
     result = run(app, ["data", "check", "mnist", "--data-root", str(tmp_path / "nowhere")])
     assert result.exit_code == 1
-    assert "4 files are missing or damaged" in result.stderr
+    assert "missing or damaged: 4 files" in result.stderr
     (source.folder(tmp_path) / "train-images-idx3-ubyte").write_bytes(idx(arrays[0] ^ 1))
     result = run(app, ["data", "check", "mnist", "--data-root", str(tmp_path)])
     assert result.exit_code == 1

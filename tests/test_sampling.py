@@ -408,11 +408,11 @@ def test_sizes_that_do_not_fit(change: dict[str, object], message: str) -> None:
 
 def test_wrong_labels_and_names() -> None:
     labels, split = data()
-    with pytest.raises(ValueError, match="the split is of 1,050 samples, but there are 9 labels"):
+    with pytest.raises(ValueError, match="the split is of 1,050 samples, got 9 labels"):
         GraphBatches(labels[:9], split, batch=100, base=50, seed=0)
     unknown = labels.clone()
     unknown[split.labelled[:3]] = -1
-    with pytest.raises(ValueError, match=r"3 samples of split\.labelled have no class"):
+    with pytest.raises(ValueError, match=r"3 samples of split\.labelled without a class"):
         GraphBatches(unknown, split, batch=100, base=50, seed=0)
     with pytest.raises(ValueError, match="unknown base set 'entropie'; choose one of stratified, fixed, entropy, l2"):
         base_set_from_name("entropie")

@@ -131,7 +131,7 @@ def test_hidden_labels() -> None:
     assert (hidden[split.unlabelled] == -1).all()
     assert torch.equal(hidden[split.labelled], labels[split.labelled])
     assert (labels >= 0).all()
-    with pytest.raises(ValueError, match="the split is of 10 samples, but there are 9 labels"):
+    with pytest.raises(ValueError, match="the split is of 10 samples, got 9 labels"):
         split.hidden(labels[:9])
 
 

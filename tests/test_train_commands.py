@@ -55,7 +55,7 @@ def test_a_run_without_test_samples_says_what_is_known(tmp_path: Path, photos: P
 def test_a_switch_is_said(tmp_path: Path) -> None:
     (tmp_path / "c.toml").write_text(TINY)
     said = gll("train", str(tmp_path / "c.toml"), f"data.name={digits()}", f"out={tmp_path / 'r'}", "model.switch_at=1")
-    assert "; mlp trains for 1 epochs, then gll" in said.replace("\n", "")
+    assert "; mlp trains for 1 epoch, then gll" in said.replace("\n", "")
 
 
 def test_evaluating_with_too_many_neighbours_is_noted(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from gll.data.readers import DataError, open_npz
 from gll.data.samples import TrainTest, channel_statistics, sorted_names
+from gll.words import counted
 
 TRAIN = ("x_train", "X_train", "train_images", "train", "images", "x", "X", "features", "embeddings")
 TRAIN_LABELS = ("y_train", "train_labels", "labels", "y", "Y")
@@ -52,9 +53,9 @@ def load_npz(path: Path) -> TrainTest:
     train = read_samples(path, "training samples", x)
     tested = train[:0] if test is None else read_samples(path, "test samples", test)
     labels, answers, classes = _classes(path, y, answer, names)
-    for what, samples, given in (("training samples", train, labels), ("test samples", tested, answers)):
+    for what, samples, given in (("training sample", train, labels), ("test sample", tested, answers)):
         if len(samples) != len(given):
-            raise DataError(f"{path} has {len(samples):,} {what}, but {len(given):,} classes for them")
+            raise DataError(f"{path} has {counted(len(samples), what)}, but {counted(len(given), 'class')} for them")
     if train.dim() == 4:
         mean, std = channel_statistics(train)
     else:
@@ -137,7 +138,7 @@ def _classes(
         given = given or sorted_names(found)
         value = {(name if text else int(name)): i for i, name in enumerate(given)}
     if len(given) < 2:
-        raise DataError(f"{path} has {len(given)} classes: at least two are needed")
+        raise DataError(f"{path} has {counted(len(given), 'class')}: at least two are needed")
     labels = []
     for part, what in zip(parts, ("training", "test"), strict=True):
         once, place = np.unique(part, return_inverse=True)

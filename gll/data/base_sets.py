@@ -31,6 +31,7 @@ from gll.features import Metric
 from gll.graph import Graph, Topology
 from gll.projected import AutoSearch
 from gll.similarity import knn_graph
+from gll.words import counted
 
 
 def apportion(total: int, sizes: Sequence[int]) -> list[int]:
@@ -183,7 +184,9 @@ class Uncertain(AbstractBaseSet):
             return stratified(classes, size, generator(seed, "base", epoch))
         probability = scores.probability.detach()
         if len(probability) != len(classes):
-            raise ValueError(f"there are predictions for {len(probability)} samples, but {len(classes)} are labelled")
+            raise ValueError(
+                f"there are predictions for {counted(len(probability), 'sample')}, but {len(classes):,} are labelled"
+            )
         known = torch.isfinite(probability).all(1).nonzero()[:, 0]
         # What is not predicted comes last, in random order.
         ranked = torch.randperm(len(classes), generator=generator(seed, "base", epoch))

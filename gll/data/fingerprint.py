@@ -13,6 +13,7 @@ from typing import Any
 from torch import Tensor
 
 from gll.data.samples import TrainTest
+from gll.words import counted
 
 
 def fingerprint(data: TrainTest) -> dict[str, Any]:
@@ -38,7 +39,7 @@ def fingerprint(data: TrainTest) -> dict[str, Any]:
 def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """In words, what differs between two fingerprints; empty where nothing does."""
     if before["samples"] != now["samples"]:
-        return [f"{now['samples']:,} training samples in place of {before['samples']:,}"]
+        return [f"{counted(now['samples'], 'training sample')} in place of {before['samples']:,}"]
     found = []
     if before["shape"] != now["shape"]:
         found.append(f"samples of shape {tuple(now['shape'])} in place of {tuple(before['shape'])}")

@@ -29,6 +29,7 @@ from torch import Tensor
 from gll.data.readers import DataError
 from gll.data.samples import TrainTest, channel_statistics, sorted_names
 from gll.projected import progress_bar
+from gll.words import counted
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm", ".pbm")
 UNLABELLED = ("unlabelled", "unlabeled")
@@ -75,8 +76,10 @@ def load_folder(path: Path, *, size: int | None = None, channels: int | None = N
     train, test = _parts(path, problems)
     names = sorted_names([name for name in train if name not in UNLABELLED])
     if len(names) < 2:
-        few = f"{path} has {len(names)} folders of classes, at least two are needed: one folder a class, and a folder "
-        _refuse([*problems, f"{few}{UNLABELLED[0]} for images whose class is not known"])
+        few = (
+            f"{path} has {counted(len(names), 'folder')} of classes, at least two are needed: one folder a class, and "
+        )
+        _refuse([*problems, f"{few}a folder {UNLABELLED[0]} for images whose class is not known"])
     problems += [
         f"{path}/test has a folder {strange!r}, and training has no such class"
         + ("; gll predict is for images whose class is not known" if strange in UNLABELLED else "")

@@ -12,6 +12,8 @@ import torch
 from jaxtyping import Float, Int64, Num, UInt8
 from torch import Tensor
 
+from gll.words import counted
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -59,7 +61,7 @@ class TrainTest:
             )
         if not (len(self.mean) == len(self.std) == self.channels and all(s > 0 for s in self.std)):
             raise ValueError(
-                f"{self.name}: mean and std (above 0) need one number for each of {self.channels} channels"
+                f"{self.name}: mean and std (above 0) need one number for each of {counted(self.channels, 'channel')}"
             )
         for part, x, y, lowest in (
             ("train", self.train, self.train_labels, -1),
@@ -67,7 +69,8 @@ class TrainTest:
         ):
             if y.dtype != torch.int64 or y.shape != x.shape[:1]:
                 raise ValueError(
-                    f"{self.name}: {part} has {len(x):,} samples, but labels of {y.dtype}, shape {tuple(y.shape)}"
+                    f"{self.name}: {part} has {counted(len(x), 'sample')}, but labels of {y.dtype}, shape "
+                    f"{tuple(y.shape)}"
                 )
             if len(y) and not lowest <= int(y.min()) <= int(y.max()) < len(self.classes):
                 raise ValueError(
@@ -107,7 +110,7 @@ class TrainTest:
             colour = {1: "grey", 3: "colour"}.get(self.channels, f"{self.channels} channels")
             kind = f"images: {h}×{w} pixels, {colour}; mean {_few(self.mean)}, std {_few(self.std)}"
         else:
-            kind = f"points: {self.channels} dimensions"
+            kind = f"points: {counted(self.channels, 'dimension')}"
         known = int((self.train_labels >= 0).sum())
         lines = [
             f"{self.name}: {len(self.train):,} for training ({known:,} have a class), {len(self.test):,} for testing",

@@ -24,6 +24,7 @@ from torch import Tensor
 from gll.data.base_sets import AbstractBaseSet, Fixed, Predictions, Stratified, Uncertain, apportion, base_set_from_name
 from gll.data.random import generator
 from gll.data.splits import LabelSplit
+from gll.words import counted
 
 __all__ = [
     "AbstractBaseSet",
@@ -152,7 +153,7 @@ class GraphBatches:
     ) -> None:
         labels = torch.as_tensor(labels)  # arrays and lists too
         if len(labels) != len(split):
-            raise ValueError(f"the split is of {len(split):,} samples, but there are {len(labels):,} labels")
+            raise ValueError(f"the split is of {counted(len(split), 'sample')}, got {counted(len(labels), 'label')}")
         if not 0 <= rank < num_replicas:
             raise ValueError(f"rank must lie in 0 .. num_replicas - 1 = {num_replicas - 1}, got {rank}")
         if base < 0 or batch < 1 or (steps is not None and steps < 1):
@@ -165,11 +166,14 @@ class GraphBatches:
         self._labelled, self._unlabelled = split.labelled.cpu(), split.unlabelled.cpu()
         self._classes = labels.detach().cpu().long()[self._labelled]
         if len(self._classes) and int(self._classes.min()) < 0:
-            raise ValueError(f"{int((self._classes < 0).sum())} samples of split.labelled have no class (label -1)")
+            raise ValueError(
+                f"{counted(int((self._classes < 0).sum()), 'sample')} of split.labelled without a class (label -1)"
+            )
         outside = len(self._labelled) - base
         if outside < 1:
             raise ValueError(
-                f"a base of {base} leaves none of {len(self._labelled)} labelled samples for the loss; make it smaller"
+                f"a base of {base} leaves none of {counted(len(self._labelled), 'labelled sample')} for the loss; make "
+                "it smaller"
             )
         self._base, self._split_base = base, split_base
         self._base_set, self._seed = base_set or Stratified(), seed
@@ -244,8 +248,8 @@ class GraphBatches:
         inside = torch.isin(self._labelled, base)
         if len(base) != self._base or int(inside.sum()) != self._base:
             raise ValueError(
-                f"a base must hold {self._base} different labelled samples, got {len(base)} indices, of which "
-                f"{int(inside.sum())} are different labelled samples"
+                f"a base must hold {counted(self._base, 'different labelled sample')}, got {len(base)} indices, of "
+                f"which {int(inside.sum())} are different labelled samples"
             )
         missing = set(self._classes.unique().tolist()) - set(self._classes[inside].unique().tolist())
         if missing:
@@ -273,14 +277,17 @@ def _plan(
 ) -> list[tuple[int, int]]:
     """(labelled, unlabelled) samples of one process in every batch of an epoch."""
     if outside + unlabelled < replicas:
-        raise ValueError(f"{outside + unlabelled} samples outside the base are fewer than {replicas} processes")
+        raise ValueError(
+            f"{counted(outside + unlabelled, 'sample')} outside the base: fewer than {counted(replicas, 'process')}"
+        )
     # In units of one process: its share of a batch, and of an epoch.
     share = min(batch, outside + unlabelled) // replicas
     most, most_unlabelled = -(-outside // replicas), -(-unlabelled // replicas)
     if labelled is None:
         if unlabelled and share < 2:
             raise ValueError(
-                f"batch={batch} on {replicas} processes: each needs room for a labelled and an unlabelled sample"
+                f"batch={batch} on {counted(replicas, 'process')}: each needs room for a labelled and an unlabelled "
+                "sample"
             )
         n_l, n_u = proportions(share, outside, unlabelled)
     else:

@@ -19,6 +19,7 @@ from torch import Tensor
 from gll.data.random import generator
 from gll.data.readers import DataError, open_npz
 from gll.files import complete_file
+from gll.words import counted
 
 FORMS = '"whole", a share such as "20%", or a number of each class such as "10 each"'
 
@@ -53,7 +54,7 @@ class LabelSplit:
     def hidden(self, labels: Int[Tensor, " n"]) -> Int[Tensor, " n"]:
         """The labels as training sees them: -1 for every sample that is not labelled."""
         if len(labels) != len(self):
-            raise ValueError(f"the split is of {len(self):,} samples, but there are {len(labels):,} labels")
+            raise ValueError(f"the split is of {counted(len(self), 'sample')}, got {counted(len(labels), 'label')}")
         seen = labels.clone()
         seen[self.unlabelled.to(labels.device)] = -1
         return seen

@@ -33,6 +33,7 @@ from gll.train.own_encoder import announce, check_named
 from gll.train.pretrain import NAME as WARM_UP
 from gll.train.pretrain import load_warm_up
 from gll.train.runs import Run, RunError, environment
+from gll.words import counted
 
 FORMAT = "gll.embed"
 
@@ -171,14 +172,14 @@ class Predictions:
     def remarks(self, shown: int | None) -> list[str]:
         """What to say under the table: rows that are not in it, and how many are right, where that is known."""
         left = 0 if shown is None else len(self.ids) - shown
-        lines = [f"{left:,} more images: --csv or -o FILE.csv gives all of them"] if left > 0 else []
-        for which, what in (
-            (self.new, "images of known class that are new to the run"),
-            (self.hidden, "training images whose class was hidden from the run"),
+        lines = [f"{counted(left, 'more image')}: --csv or -o FILE.csv gives all of them"] if left > 0 else []
+        for which, what, more in (
+            (self.new, "image", "of known class, new to the run"),
+            (self.hidden, "training image", "whose class was hidden from the run"),
         ):
             n, wrong = int(which.sum()), self.errors(which)
             if n:
-                lines.append(f"{wrong:,} of {n:,} {what} are wrong ({wrong / n:.2%})")
+                lines.append(f"wrong: {wrong:,} of {counted(n, what)} {more} ({wrong / n:.2%})")
         return lines
 
     HEADER = ("image", "class", "probability", "runner-up", "its probability")

@@ -23,6 +23,7 @@ from gll.train.own_encoder import announce, check_named
 from gll.train.progress import Reporter, clock
 from gll.train.runs import Run, RunError
 from gll.train.toml import ConfigError
+from gll.words import counted
 
 PROBLEMS = (OSError, ValueError, NonFiniteError)
 """What a user can do something about: shown as one message, without a traceback."""
@@ -106,7 +107,7 @@ def open_run(config: Config, resume: Path | None, ranks: Ranks, reporter: Report
         raise
     ranks.any(False)
     m = config.model
-    heads = f"; {m.first} trains for {m.switch_at} epochs, then {m.head}" if m.switch_at > 0 else ""
+    heads = f"; {m.first} trains for {counted(m.switch_at, 'epoch')}, then {m.head}" if m.switch_at > 0 else ""
     reporter.say(f"{config.name}, seed {config.seed}: {run.directory}{heads}")
     if not Board.available():
         reporter.say("TensorBoard is not installed: the metrics are in metrics.jsonl only")
@@ -125,7 +126,9 @@ def _last_good(run: Run | None, error: BaseException) -> str:
 
 def show_result(result: dict[str, Any], run: Run, console: Console) -> None:
     """The result of a run as a table."""
-    console.print(_table(f"{result['name']}, seed {result['seed']}: {result['epochs']} epochs", result["tests"]))
+    console.print(
+        _table(f"{result['name']}, seed {result['seed']}: {counted(result['epochs'], 'epoch')}", result["tests"])
+    )
     if not result["tests"]:
         console.print(Text(_without_test(run)), soft_wrap=True)
     speed = "" if result["images_per_second"] is None else f", {result['images_per_second']:,.0f} images/s"

@@ -28,6 +28,7 @@ from gll.data.sources import SOURCES
 from gll.train.config import with_values
 from gll.train.model import load_data
 from gll.train.runs import Run
+from gll.words import counted
 
 PARTS = ("train", "test")
 
@@ -196,7 +197,7 @@ def _from_npz(path: Path, part: str | None, run: Run, data: TrainTest) -> Sample
 def _from_files(files: list[Path], run: Run, data: TrainTest, convert: bool) -> Samples:
     if not data.is_image:
         raise DataError(
-            f"the run was trained on points of {data.channels} dimensions, not on images: give an .npz file"
+            f"the run was trained on points of {counted(data.channels, 'dimension')}, not on images: give an .npz file"
         )
     if convert and run.config.data.pad:  # scaled to what the run's images were before they got their border
         channels, height, width = load_data(with_values(run.config, "data.pad=0")).train.shape[1:]
@@ -253,7 +254,7 @@ def _check_form(x: Tensor, name: str, data: TrainTest, files: bool = False) -> N
 
 def _form(x: Tensor, colours: bool) -> str:
     if x.dim() == 2:
-        return f"points of {x.shape[1]} dimensions"
+        return f"points of {counted(x.shape[1], 'dimension')}"
     colour = {1: "grey ", 3: "coloured "}.get(int(x.shape[1]), f"{x.shape[1]}-channel ") if colours else ""
     return f"{colour}images of {x.shape[2]} × {x.shape[3]} pixels"
 

@@ -21,6 +21,7 @@ from gll.train.distributed import synchronize_batchnorm
 from gll.train.own_encoder import check_named, make_encoder
 from gll.train.runs import Run, RunError
 from gll.train.toml import ConfigError
+from gll.words import counted
 
 CHECKPOINT = "train"
 GRAPH_HEADS = ("gll", "wnll")  # that take test.k and test.tau
@@ -208,7 +209,9 @@ def encode(encoder: nn.Module, images: Tensor, data: TrainTest, config: Config) 
     found = torch.cat(parts)
     wanted = getattr(encoder, "feature_dim", found.shape[1])
     if found.shape[1] != wanted:
-        raise ConfigError(f"the encoder says feature_dim = {wanted}, but makes {found.shape[1]} features of a sample")
+        raise ConfigError(
+            f"the encoder says feature_dim = {wanted}, but makes {counted(found.shape[1], 'feature')} of a sample"
+        )
     return found
 
 
@@ -221,8 +224,8 @@ def features(encoder: nn.Module, x: Tensor, config: Config) -> Tensor:
     if not isinstance(z, Tensor) or z.dim() != 2:  # networks of the user's own
         got = f"shape {tuple(z.shape)}" if isinstance(z, Tensor) else f"type {type(z).__name__}"
         raise ConfigError(
-            f"the features of {len(x)} samples have {got}, but should be a row a sample, ({len(x)}, feature_dim): pool "
-            "or flatten them at the end of the encoder"
+            f"the features of {counted(len(x), 'sample')} have {got}, but should be a row a sample, ({len(x)}, "
+            "feature_dim): pool or flatten them at the end of the encoder"
         )
     return z.float()
 

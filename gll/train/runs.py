@@ -49,6 +49,7 @@ from gll.train.checkpoint import CheckpointError, load_checkpoint, save_checkpoi
 from gll.train.config import Config, from_toml, to_toml
 from gll.train.distributed import Ranks
 from gll.train.toml import ConfigError
+from gll.words import counted
 
 
 class RunError(ValueError):
@@ -251,7 +252,7 @@ def same_processes(run: Run, state: Mapping[str, Any], ranks: Ranks) -> None:
     before = state.get("processes", ranks.world)
     if before != ranks.world:
         raise RunError(
-            f"{run.directory} was begun by {before} process{'es' if before > 1 else ''}, and would go on to other "
+            f"{run.directory} was begun by {counted(before, 'process')}, and would go on to other "
             f"numbers with {ranks.world}: use torchrun with --nproc-per-node={before} (1: no torchrun)"
         )
 

@@ -32,6 +32,7 @@ from gll.train.own_encoder import GIVEN
 from gll.train.pretrain import load_warm_up, plan_warm_up, projection_network
 from gll.train.runs import Run, RunError, refuse_existing
 from gll.train.toml import ConfigError
+from gll.words import counted
 
 
 def new_run(config: Config, ranks: Ranks | None = None, *, encoder: nn.Module | str | None = None) -> Run:
@@ -157,8 +158,8 @@ def check_schedule(config: Config, head: AbstractHead) -> None:
     for name, part, most in turns:
         if isinstance(part, WNLLHead) and part.stage2 > 0 and 0 < most <= part.stage1:
             raise ConfigError(
-                f'"{name}" trains a classifier for {part.stage1} epochs before it comes to a graph, but has {most} in '
-                "all, and so would never come to one; lower model.head_options.stage1, for example to "
+                f'"{name}" trains a classifier for {counted(part.stage1, "epoch")} before it comes to a graph, but has '
+                f"{most} in all, and so would never come to one; lower model.head_options.stage1, for example to "
                 f"{most * 3 // 4}, or train for longer"
             )
 
