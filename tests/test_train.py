@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -123,10 +124,11 @@ def test_hidden_labels_are_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             labels = data.train_labels.clone()
             labels[run.split.unlabelled] = labels[run.split.unlabelled].flip(0)
             assert not torch.equal(labels, data.train_labels)
-            changed = dataclasses.replace(data, train_labels=labels)
-            monkeypatch.setattr(loop, "data_of", lambda *args, changed=changed: changed)
+            taken = mock.Mock(return_value=dataclasses.replace(data, train_labels=labels))
+            monkeypatch.setattr(model, "data_of", taken)
         train(run)
         found.append((lines(run), run.load("train")))
+    taken.assert_called_once()
     assert found[0][0] == found[1][0]
     a, b = found[0][1], found[1][1]
     assert a is not None
