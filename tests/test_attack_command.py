@@ -13,13 +13,14 @@ from PIL import Image
 from typer.testing import CliRunner, Result
 
 from gll.attacks import checks, command, sets, target
+from gll.attacks.autoattack import AutoAttack
 from gll.attacks.carlini_wagner import CarliniWagner, CarliniWagnerPaper
 from gll.attacks.gradient import FGSM, IFGSM
 from gll.attacks.plots import Row, draw_curves, draw_distances, draw_images
 from gll.attacks.store import Store
 from gll.attacks.tables import Grid, checks_compared, compared, errors_at, paper_grid, radii, strong_radii
 from gll.attacks.target import Request, Target
-from gll.attacks.transfer import Transfer
+from gll.attacks.transfer import Apart, Transfer
 from gll.attacks.victims import victim_of
 from gll.cli import app
 from gll.train.loop import new_run, train
@@ -123,6 +124,8 @@ def test_go_on_and_add(runs: dict[str, Path], tmp_path: Path) -> None:
     assert "seed was 0, is 1" in other.output
     more = attack(*first, "--attacks", "ifgsm", "--resume")
     assert more.exit_code == 0
+    assert "1 of them are done already" not in more.output
+    assert "1 of them are done already" in attack(*first, "--attacks", "fgsm", "--resume").output
     after = cell_files(out)
     assert {name: after[name] for name in before} == before  # byte by byte: nothing was attacked again
     assert cell_files(out / "checks") == tried
@@ -188,6 +191,10 @@ def test_the_strong_set(runs: dict[str, Path], tmp_path: Path, monkeypatch: pyte
     short = [sets.Planned(CarliniWagner(binary_steps=1, steps=3))]
     monkeypatch.setitem(sets.NAMES, "cw", lambda recipe: short)
     monkeypatch.setattr(command, "find_spec", lambda name: None)  # as where AutoAttack is not installed
+    forecast, told = command.Forecast, []
+    monkeypatch.setattr(
+        command, "Forecast", lambda come, to: told.append(sum(n == 24 for _, n in come)) or forecast(come, to)
+    )
     out = tmp_path / "out"
     options = ("--attacks", "strong", "--steps", "3", "--restarts", "1", "--square-queries", "5")
     result = attack(runs["gll"], *SMALL, *options, "--eps", "0.1", "--transfer", runs["mlp"], "--out", out)
@@ -205,6 +212,15 @@ def test_the_strong_set(runs: dict[str, Path], tmp_path: Path, monkeypatch: pyte
     assert worst["by_kind"]["transfer"] >= max(c["error"] for c in group["attacks"] if c["kind"] == "transfer")
     assert all(cell["threat"]["dtype"] == "float64" for cell in group["attacks"])
     assert "autoattack was left out: it is not installed" in result.output
+    # What is going to be done is said before it is done.
+    said = result.output.splitlines()
+    begins = next(i for i, line in enumerate(said) if "attacks on 24 samples of" in line)
+    rest = next(i for i, line in enumerate(said) if ": error" in line)
+    listed = [line.strip() for line in said[begins + 1 : rest] if line.startswith("  ")]
+    assert "pgd, Margin, 3 steps: eps 0.1" in listed
+    assert "24 samples at a time beside a base of 40, in float64:" in said[begins:rest]
+    assert len(listed) == len(group["attacks"])
+    assert told == [11]  # attacks, of which 24 samples each are to come
     row = errors_at(found, 0.1)
     assert (row["worst case"], row["FGSM"], row["AutoAttack"]) == (worst["error"], None, None)
 
@@ -258,6 +274,23 @@ def test_every_name_of_a_set_is_known() -> None:
     for names in sets.SETS.values():
         assert set(names) <= set(sets.NAMES)
     assert sets.names_of("paper,strong") == (*sets.PAPER, *sets.STRONG)
+
+
+def test_what_takes_the_fast_path_and_what_is_made_apart(runs: dict[str, Path]) -> None:
+    """Square asks for no gradient, so that none can be zero; AutoAttack goes on with a part of the images."""
+    for options, apart in (({}, True), ({"joint": False}, False), ({"inductive": True}, False)):
+        known = Target(Request(runs["gll"], samples=24, base=40, eps=(0.1,), **options))
+        (square,) = sets.plan(["square"], known.recipe())
+        (margin,) = sets.plan(["pgd-margin"], known.recipe())
+        (auto,) = sets.plan(["autoattack"], known.recipe())
+        assert (square.fast, margin.fast, auto.fast) == (True, False, False)
+        assert isinstance(auto.attack, Apart if apart else AutoAttack)
+    known = Target(Request(runs["gll"], samples=24, base=40))
+    fast, exact = (known.judged(40, True, fast=fast) for fast in (True, False))
+    assert (fast.fast, exact.fast) == (True, False)
+    torch.testing.assert_close(fast(known.images), exact(known.images))
+    (auto,) = sets.plan(["autoattack"], Target(Request(runs["mlp"], samples=24)).recipe())
+    assert isinstance(auto.attack, AutoAttack)
 
 
 def test_graphs_of_two_sizes_are_two_groups(

@@ -11,14 +11,18 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor, nn
 
+from gll.attacks.autoattack import AutoAttack
 from gll.attacks.features import FeatureAttack, nearest_goals
 from gll.attacks.gradient import FGSM, PGD
 from gll.attacks.graph_victim import GraphVictim
+from gll.attacks.kinds import kind_of
 from gll.attacks.norms import L2, LInf
 from gll.attacks.objectives import Margin
 from gll.attacks.probe import linear_probe
+from gll.attacks.square import Square
+from gll.attacks.store import Kind
 from gll.attacks.threat import Queries, ThreatModel
-from gll.attacks.transfer import EveryClass, FixedNeighbours, Transfer
+from gll.attacks.transfer import AbstractView, Apart, EveryClass, FixedNeighbours, Transfer
 from gll.nn.layer import GraphLearningLayer
 
 EPS = 0.12
@@ -165,3 +169,24 @@ def test_what_needs_a_graph_victim_says_so() -> None:
     one_class = alone.with_labels(torch.zeros(80, dtype=torch.int64))
     with pytest.raises(ValueError, match="one class only"):
         FeatureAttack(0.1)(one_class, x, torch.zeros(8, dtype=torch.int64))
+
+
+def test_made_apart_and_judged_together() -> None:
+    """The images are those of an attack on queries alone; the verdict is that of one graph."""
+    joint, alone = victim().sharpened(), victim(ALONE).sharpened()
+    x, y = clusters(24, 1)
+    # Two classes of queries move into each other's way: together they are not what they are alone.
+    attack = PGD(0.3, steps=10, objective=Margin(), random_start=False)
+    found, peer = Apart(attack)(joint, x, y), attack(alone, x, y)
+    torch.testing.assert_close(found.images, peer.images)
+    assert torch.equal(found.success, joint(found.images).argmax(1) != y)
+    assert found.threat == joint.threat
+    assert (found.attack, found.settings["seen"], found.settings["steps"]) == ("pgd apart", "apart", 10)
+    torch.testing.assert_close(joint.apart()(x), torch.cat([joint(one) for one in x.split(1)]))
+
+
+@pytest.mark.parametrize("view", [Apart, EveryClass, FixedNeighbours])
+def test_a_view_is_of_the_kind_of_its_attack(view: type[AbstractView]) -> None:
+    kinds = {FGSM(0.1): Kind.SINGLE, PGD(0.1): Kind.MULTI, Square(0.1): Kind.BLACK_BOX, AutoAttack(0.1): Kind.ENSEMBLE}
+    for attack, kind in kinds.items():
+        assert kind_of(view(attack)) is kind_of(attack) is kind

@@ -17,8 +17,10 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from gll.attacks.base import AbstractAttack
 from gll.attacks.checks import Check, run_checks
-from gll.attacks.evaluate import Evaluation, evaluate
+from gll.attacks.evaluate import Evaluation, cell_of, evaluate
+from gll.attacks.forecast import Forecast, outline
 from gll.attacks.gather import gather
 from gll.attacks.plots import Row, draw_curves, draw_distances, draw_images
 from gll.attacks.sets import Planned, left_out, names_of, plan
@@ -80,6 +82,8 @@ def attack_run(request: Request, out: Path, reporter: Reporter) -> dict[str, Any
     what = f"{request.head_at_test} head at test" if request.head_at_test else f"{target.run.config.model.head} head"
     reporter.say(f"{target.about()['run']} ({what}): {len(planned)} attacks on {len(target.images):,} samples of "
                  f"{target.data.name}")  # fmt: skip
+    for name, reason in without.items():
+        reporter.say(f"without {name}: {reason}")
     _attack_all(target, planned, store, reporter)
     groups, unfinished = gather(store, target.labels.cpu().numpy())
     checks = _checks(target, groups, out, reporter)
@@ -100,16 +104,29 @@ def attack_run(request: Request, out: Path, reporter: Reporter) -> dict[str, Any
 
 
 def _attack_all(target: Target, planned: Sequence[Planned], store: Store, reporter: Reporter) -> None:
-    """Attack each victim by what was planned for it."""
-    p = target.protocol
-    jobs: dict[tuple[int, int, bool], list[Planned]] = {}
+    """Attack each victim by what was planned for it, after saying what that is."""
+    p, n = target.protocol, len(target.images)
+    jobs: dict[tuple[int, int, bool, bool], list[AbstractAttack]] = {}
     for one in planned:
         size = (p.base, p.chunk) if one.large else (p.few_base, p.few_chunk)
-        jobs.setdefault((*(size if target.has_graph else (0, p.few_chunk)), one.sharp), []).append(one)
-    for (base, chunk, sharp), members in jobs.items():
-        attacks = [one.attack for one in members]
-        args = (target.judged(base, sharp), target.images, target.labels, attacks)
-        evaluate(*args, chunk=chunk, store=store, reporter=reporter, seed=target.request.seed)
+        jobs.setdefault((*(size if target.has_graph else (0, p.few_chunk)), one.sharp, one.fast), []).append(one.attack)
+    to_come: list[tuple[AbstractAttack, int]] = []
+    for (base, chunk, sharp, fast), attacks in jobs.items():
+        model = target.judged(base, sharp, fast=fast)
+        left = [n - store.done(cell_of(attack, model, min(chunk, n))) for attack in attacks]
+        to_come += zip(attacks, left, strict=True)
+        graph = f" beside a base of {base:,}" if target.has_graph else ""
+        kind = ", in float64" if sharp and target.has_graph else ""
+        reporter.say(f"{min(chunk, n):,} samples at a time{graph}{kind}:")
+        for line in outline(attacks):
+            reporter.say(f"  {line}")
+    if done := sum(not left for _, left in to_come):
+        reporter.say(f"{done} of them are done already")
+    forecast = Forecast(to_come, reporter)
+    for (base, chunk, sharp, fast), attacks in jobs.items():
+        args = (target.judged(base, sharp, fast=fast), target.images, target.labels, attacks)
+        options: dict[str, Any] = {"store": store, "reporter": reporter, "seed": target.request.seed}
+        evaluate(*args, chunk=chunk, after=forecast.after, **options)
 
 
 def _checks(target: Target, evaluations: Sequence[Evaluation], out: Path, reporter: Reporter) -> tuple[Check, ...]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, final
@@ -190,6 +190,7 @@ def evaluate(
     reporter: Reporter | None = None,
     seed: int = 0,
     about: str = "",
+    after: Callable[[AbstractAttack, int, float], None] | None = None,
 ) -> Evaluation:
     """Attack samples by every attack, chunk by chunk; chunks that are in the store are not attacked again.
 
@@ -202,6 +203,7 @@ def evaluate(
         reporter: says how far it is.
         seed: of everything that is random.
         about: said before the name of each attack.
+        after: called after each chunk, with the attack, the number of samples and the seconds.
 
     >>> from gll.attacks.gradient import FGSM
     >>> _ = torch.manual_seed(0)
@@ -217,15 +219,20 @@ def evaluate(
     if len(images) == 0 or labels.shape != images.shape[:1]:
         raise ValueError(f"got {len(images)} images and labels of shape {tuple(labels.shape)}; one label an image")
     store, reporter = store or Store(), reporter or Reporter()
-    threat = getattr(model, "threat", None)
-    known = None if threat is None else plain(threat.as_dict())
     outcomes = []
     with store.working():
         for attack in attacks:
-            cell = Cell(attack.name, attack.settings(), kind_of(attack), known, min(chunk, len(images)))
+            cell = cell_of(attack, model, min(chunk, len(images)))
             title = about + describe(cell.attack, cell.settings)
-            outcomes.append(_attack(model, images, labels, attack, cell, store, reporter, seed, title))
-    return Evaluation(labels.cpu().numpy(), tuple(outcomes), threat)
+            outcomes.append(_attack(model, images, labels, attack, cell, store, reporter, seed, title, after))
+    return Evaluation(labels.cpu().numpy(), tuple(outcomes), getattr(model, "threat", None))
+
+
+def cell_of(attack: AbstractAttack, model: nn.Module, chunk: int) -> Cell:
+    """What the result of an attack on a model is kept under, where `chunk` samples are attacked at a time."""
+    threat = getattr(model, "threat", None)
+    known = None if threat is None else plain(threat.as_dict())
+    return Cell(attack.name, attack.settings(), kind_of(attack), known, chunk)
 
 
 def _in_words(cell: Cell) -> str:
@@ -262,6 +269,7 @@ def _attack(
     reporter: Reporter,
     seed: int,
     title: str,
+    after: Callable[[AbstractAttack, int, float], None] | None,
 ) -> Outcome:
     """One cell: what the store lacks of it is attacked."""
     chunks = store.chunks(cell)
@@ -281,6 +289,8 @@ def _attack(
             chunks = (*chunks, _chunk(attacked, start, time.perf_counter() - begin))
             pictures = pictures.joined(_pictures(attacked, labels[part], start)).before(chunks[-1].stop, PICTURES)
             store.append(cell, chunks, pictures)
+            if after is not None:
+                after(attack, len(images[part]), chunks[-1].seconds)
             lost = sum(int(c.success.sum()) for c in chunks)
             update(chunks[-1].stop, f"error {lost / chunks[-1].stop:.2%}")
     outcome = Outcome(cell, chunks)

@@ -281,6 +281,10 @@ class GraphVictim(nn.Module):
         other = self._copy(threat=threat, dtype=torch.float64, each_class=points, surrogate=None)
         return other
 
+    def apart(self) -> GraphVictim:
+        """The same victim with every query alone in a graph with the base, for an attack to follow."""
+        return self._copy(threat=dataclasses.replace(self.threat, queries=Queries.ALONE))
+
     def _require_closed_form(self, what: str) -> None:
         if not in_closed_form(self.layer, self.base_labels):
             raise ValueError(

@@ -7,7 +7,7 @@ from gll.attacks.base import AbstractAttack
 from gll.attacks.gradient import FGSM
 from gll.attacks.square import Square
 from gll.attacks.store import Kind
-from gll.attacks.transfer import Transfer
+from gll.attacks.transfer import AbstractView, Transfer
 
 KINDS: dict[type[AbstractAttack], Kind] = {
     FGSM: Kind.SINGLE,
@@ -20,8 +20,12 @@ KINDS: dict[type[AbstractAttack], Kind] = {
 def kind_of(attack: AbstractAttack) -> Kind:
     """The kind of an attack; one that is not known follows the model's gradient in several steps.
 
+    An attack that is made on another view of the model is of the kind it has without.
+
     >>> from gll.attacks.gradient import PGD
     >>> str(kind_of(FGSM(0.1))), str(kind_of(PGD(0.1))), str(kind_of(Square(0.1)))
     ('single step', 'multi-step', 'black box')
     """
+    if isinstance(attack, AbstractView):
+        return kind_of(attack.attack)
     return KINDS.get(type(attack), Kind.MULTI)

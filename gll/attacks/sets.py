@@ -23,7 +23,7 @@ from gll.attacks.gradient import FGSM, IFGSM, PGD
 from gll.attacks.norms import LInf
 from gll.attacks.objectives import DLR, AbstractObjective, CrossEntropy, Margin
 from gll.attacks.square import Square
-from gll.attacks.transfer import EveryClass, FixedNeighbours, Transfer
+from gll.attacks.transfer import Apart, EveryClass, FixedNeighbours, Transfer
 from gll.names import require_name
 
 
@@ -99,6 +99,7 @@ class Recipe:
         queries: of Square.
         classes: how many there are.
         graph: whether the model under attack has a graph.
+        joint: whether all its queries are in it at once.
         sources: models to transfer from, by name; made when they are needed.
         aim: the model whose gradient the attacks follow, and its name; None: that of the model under attack.
     """
@@ -112,6 +113,7 @@ class Recipe:
     queries: int
     classes: int
     graph: bool
+    joint: bool
     sources: Callable[[], dict[str, nn.Module]]
     probe: Callable[[], nn.Module]
     aim: tuple[nn.Module, str] | None = None
@@ -130,11 +132,14 @@ class Planned:
         attack: the attack.
         sharp: in float64, with a tiny floor; otherwise the layer as it is used.
         large: on the large graph of the protocol.
+        fast: leave the graph in float64 to the layer's fused path: right for an attack that asks for no gradient, whose
+            exact zeros that path does not keep.
     """
 
     attack: AbstractAttack
     sharp: bool = True
     large: bool = False
+    fast: bool = False
 
 
 def _fgsm(r: Recipe) -> list[Planned]:
@@ -181,7 +186,7 @@ def _features(r: Recipe) -> list[Planned]:
 
 
 def _square(r: Recipe) -> list[Planned]:
-    return [Planned(Square(a.eps, r.queries, norm=a.norm)) for a in r.radii]
+    return [Planned(Square(a.eps, r.queries, norm=a.norm), fast=True) for a in r.radii]
 
 
 def _cw(r: Recipe) -> list[Planned]:
@@ -203,7 +208,9 @@ def _autoattack(version: str) -> Callable[[Recipe], list[Planned]]:
     def make(r: Recipe) -> list[Planned]:
         from gll.attacks.autoattack import AutoAttack
 
-        return [Planned(AutoAttack(a.cube, version=version)) for a in r.radii]
+        attacks = [AutoAttack(a.cube, version=version) for a in r.radii]
+        # It goes on with images that are still right, which in a graph of all queries is another graph each time.
+        return [Planned(Apart(attack) if r.joint else attack) for attack in attacks]
 
     return make
 

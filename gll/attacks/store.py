@@ -271,6 +271,11 @@ class Store:
             raise ResultsError(f"{path} is damaged: somebody has changed it; remove it to attack that cell again")
         return chunks
 
+    def done(self, cell: Cell) -> int:
+        """How many samples of a cell are there."""
+        chunks = self.chunks(cell)
+        return chunks[-1].stop if chunks else 0
+
     def pictures(self, cell: Cell) -> Pictures:
         """Images that fooled the model, of the chunks that are there."""
         if self.directory is None:

@@ -123,12 +123,14 @@ class Target:
             chunk=min(request.chunk or known.chunk, n),
             few_chunk=min(request.chunk or known.few_chunk, n),
         )
-        self._made: dict[tuple[str, int, bool, str | None], nn.Module] = {}
+        self._made: dict[tuple[Any, ...], nn.Module] = {}
 
-    def victim(self, base: int, sharp: bool, head: str | None = None, run: Run | None = None) -> nn.Module:
+    def victim(
+        self, base: int, sharp: bool, head: str | None = None, run: Run | None = None, *, fast: bool = False
+    ) -> nn.Module:
         """A victim; each is made once."""
         run = run or self.run
-        key = (str(run.directory), base, sharp, head)
+        key = (str(run.directory), base, sharp, head, fast)
         if key not in self._made:
             alone = Inference.INDUCTIVE if self.request.inductive else Inference.TRANSDUCTIVE
             made = victim_of(
@@ -142,12 +144,12 @@ class Target:
                 device=self.device,
                 encoder=_encoder(run, self.request.encoders),
             ).requires_grad_(False)
-            self._made[key] = made.sharpened() if sharp and isinstance(made, GraphVictim) else made
+            self._made[key] = made.sharpened(fast=fast) if sharp and isinstance(made, GraphVictim) else made
         return self._made[key]
 
-    def judged(self, base: int, sharp: bool) -> nn.Module:
+    def judged(self, base: int, sharp: bool, *, fast: bool = False) -> nn.Module:
         """The model under attack."""
-        return self.victim(base, sharp, self.request.head_at_test)
+        return self.victim(base, sharp, self.request.head_at_test, fast=fast)
 
     @cached_property
     def has_graph(self) -> bool:
@@ -203,7 +205,8 @@ class Target:
         r, p = self.request, self.protocol
         return Recipe(
             self.radii(p.eps), self.radii((p.table_eps,)), r.c or p.c, p, r.steps, r.restarts, r.queries,
-            self.data.num_classes, self.has_graph, self.sources, self.probe, self.aim(),
+            self.data.num_classes, self.has_graph, self.has_graph and r.joint and not r.inductive, self.sources,
+            self.probe, self.aim(),
         )  # fmt: skip
 
     def about(self) -> dict[str, Any]:

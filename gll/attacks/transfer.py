@@ -18,9 +18,40 @@ from gll.attacks.graph_victim import GraphVictim
 from gll.attacks.norms import AbstractNorm
 
 
+@dataclass(frozen=True, eq=False)
+class AbstractMadeElsewhere(AbstractAttack):
+    """An attack that another one makes, in its ball, on something else than the model that judges it."""
+
+    attack: AbstractAttack
+    eps: float = field(init=False)
+    norm: AbstractNorm = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "eps", self.attack.eps)
+        object.__setattr__(self, "norm", self.attack.norm)
+
+    @property
+    @abstractmethod
+    def where(self) -> str:
+        """On what it is made, as its name says it."""
+
+    @abstractmethod
+    def own_settings(self) -> dict[str, Any]:
+        """What its settings have besides those of the attack."""
+
+    @final
+    @property
+    def name(self) -> str:
+        return f"{self.attack.name} {self.where}"
+
+    @final
+    def settings(self) -> dict[str, Any]:
+        return {**self.attack.settings(), **self.own_settings()}
+
+
 @final
 @dataclass(frozen=True, eq=False)
-class Transfer(AbstractAttack):
+class Transfer(AbstractMadeElsewhere):
     """An attack that is made on another model.
 
     Args:
@@ -36,30 +67,22 @@ class Transfer(AbstractAttack):
     ('fgsm from another layer', 'another layer', True)
     """
 
-    attack: AbstractAttack
     source: nn.Module
     source_name: str = "another model"
-    eps: float = field(init=False)
-    norm: AbstractNorm = field(init=False)
-
-    def __post_init__(self) -> None:
-        _take_ball(self, self.attack)
 
     @property
-    def name(self) -> str:
-        return f"{self.attack.name} from {self.source_name}"
+    def where(self) -> str:
+        return f"from {self.source_name}"
 
-    def settings(self) -> dict[str, Any]:
-        return {**self.attack.settings(), "source": self.source_name}
+    def own_settings(self) -> dict[str, Any]:
+        return {"source": self.source_name}
 
     def perturb(self, model: nn.Module, images: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
         return self.attack.perturb(self.source, images, labels, generator)
 
 
-class AbstractView(AbstractAttack):
+class AbstractView(AbstractMadeElsewhere):
     """An attack that is made on another view of a graph victim, and judged on the victim. Subclasses write `view`."""
-
-    attack: AbstractAttack
 
     @abstractmethod
     def view(self, victim: GraphVictim, images: Tensor) -> GraphVictim:
@@ -85,19 +108,12 @@ class FixedNeighbours(AbstractView):
         attack: how.
     """
 
-    attack: AbstractAttack
-    eps: float = field(init=False)
-    norm: AbstractNorm = field(init=False)
-
-    def __post_init__(self) -> None:
-        _take_ball(self, self.attack)
-
     @property
-    def name(self) -> str:
-        return f"{self.attack.name} with fixed neighbours"
+    def where(self) -> str:
+        return "with fixed neighbours"
 
-    def settings(self) -> dict[str, Any]:
-        return {**self.attack.settings(), "neighbours": "fixed"}
+    def own_settings(self) -> dict[str, Any]:
+        return {"neighbours": "fixed"}
 
     def view(self, victim: GraphVictim, images: Tensor) -> GraphVictim:
         return victim.fixed_at(images)
@@ -116,29 +132,40 @@ class EveryClass(AbstractView):
         points: base samples of every class that a query is joined to.
     """
 
-    attack: AbstractAttack
     points: int = 5
-    eps: float = field(init=False)
-    norm: AbstractNorm = field(init=False)
-
-    def __post_init__(self) -> None:
-        _take_ball(self, self.attack)
 
     @property
-    def name(self) -> str:
-        return f"{self.attack.name} with every class"
+    def where(self) -> str:
+        return "with every class"
 
-    def settings(self) -> dict[str, Any]:
-        return {**self.attack.settings(), "every_class": self.points}
+    def own_settings(self) -> dict[str, Any]:
+        return {"every_class": self.points}
 
     def view(self, victim: GraphVictim, images: Tensor) -> GraphVictim:
         return victim.reaching(self.points)
 
 
-def _take_ball(outer: AbstractAttack, inner: AbstractAttack) -> None:
-    """Let an attack that is made by another have its ball."""
-    object.__setattr__(outer, "eps", inner.eps)
-    object.__setattr__(outer, "norm", inner.norm)
+@final
+@dataclass(frozen=True, eq=False)
+class Apart(AbstractView):
+    """An attack on a graph victim that sees every query alone in a graph with the base (`GraphVictim.apart`).
+
+    It is for attacks that go on with some of the images only, as AutoAttack does. In a graph of all queries those would
+    have another graph each time. What comes out is judged as always, all together.
+
+    Args:
+        attack: how.
+    """
+
+    @property
+    def where(self) -> str:
+        return "apart"
+
+    def own_settings(self) -> dict[str, Any]:
+        return {"seen": "apart"}
+
+    def view(self, victim: GraphVictim, images: Tensor) -> GraphVictim:
+        return victim.apart()
 
 
 def graph_victim(model: nn.Module, attack: str) -> GraphVictim:

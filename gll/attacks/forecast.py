@@ -1,0 +1,105 @@
+"""What is going to be attacked with, before it begins, and about how long that takes, once the first chunk is done.
+
+Time is counted in passes: a prediction of the model is one, a prediction with its gradient three. How long a pass takes
+is known after the first chunk. Graphs differ in size and attacks stop early, so it is a rough figure, not a promise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, final
+
+from gll.attacks.autoattack import VERSIONS, AutoAttack
+from gll.attacks.base import AbstractAttack
+from gll.attacks.carlini_wagner import CarliniWagner, CarliniWagnerPaper
+from gll.attacks.evaluate import describe
+from gll.attacks.features import FeatureAttack
+from gll.attacks.gradient import FGSM, IFGSM, PGD
+from gll.attacks.square import Square
+from gll.attacks.transfer import AbstractMadeElsewhere
+from gll.train.progress import Reporter, clock
+
+GRADIENT = 3  # passes that a gradient takes
+EVERY = 60.0  # seconds of attacks between two forecasts
+
+
+def _autoattack(s: Mapping[str, Any]) -> float:
+    gradients = {"apgd-ce": 1, "apgd-dlr": 1, "apgd-t": 9, "fab-t": 9}  # for each of its steps
+    count = sum(gradients.get(part, 0) for part in VERSIONS[s["version"]])
+    return float(GRADIENT * count * s["steps"] + s["queries"] * ("square" in VERSIONS[s["version"]]))
+
+
+PASSES: dict[type[AbstractAttack], Callable[[Mapping[str, Any]], float]] = {
+    FGSM: lambda s: GRADIENT,
+    IFGSM: lambda s: GRADIENT * s["steps"],
+    PGD: lambda s: GRADIENT * s["steps"] * s["restarts"] * max(1, s["targets"]),
+    CarliniWagnerPaper: lambda s: GRADIENT * s["steps"],
+    CarliniWagner: lambda s: GRADIENT * s["steps"] * (s["binary_steps"] + s["refine"] + 1),
+    FeatureAttack: lambda s: GRADIENT * s["steps"] * s["targets"],
+    Square: lambda s: s["queries"],
+    AutoAttack: _autoattack,
+}
+
+
+def passes_of(attack: AbstractAttack) -> float | None:
+    """How many passes an attack takes at the most; None for one that is not known.
+
+    >>> passes_of(PGD(0.1, steps=10, restarts=2)), passes_of(Square(0.1, queries=50))
+    (60.0, 50.0)
+    """
+    if isinstance(attack, AbstractMadeElsewhere):
+        return passes_of(attack.attack)
+    count = PASSES.get(type(attack))
+    return None if count is None else float(count(attack.settings()))
+
+
+def outline(attacks: Sequence[AbstractAttack]) -> list[str]:
+    """Attacks in words, those that differ in ε or c alone in one line.
+
+    >>> outline([FGSM(0.1), FGSM(0.2), Square(0.1, queries=50)])
+    ['fgsm, CrossEntropy: eps 0.1, 0.2', 'square, 50 queries: eps 0.1']
+    """
+    lines: dict[str, list[str]] = {}
+    for attack in attacks:
+        settings = attack.settings()
+        where = next((key for key in ("eps", "c") if settings.get(key) is not None), None)
+        rest = {key: value for key, value in settings.items() if key != where}
+        # The steps of IFGSM follow from ε.
+        rest = {key: value for key, value in rest.items() if not (key == "steps" and "alpha" in settings)}
+        values = lines.setdefault(describe(attack.name, rest) + (f": {where}" if where else ""), [])
+        values += [f"{settings[where]:.4g}"] if where else []
+    return [f"{text} {', '.join(values)}".rstrip() for text, values in lines.items()]
+
+
+@final
+class Forecast:
+    """Says how long all attacks will take together, after the first chunk, and again now and then.
+
+    Args:
+        attacks: all that are to come, and how many samples of each are not attacked yet.
+        reporter: where to say it.
+    """
+
+    def __init__(self, attacks: Sequence[tuple[AbstractAttack, int]], reporter: Reporter) -> None:
+        self._left = {id(attack): (passes_of(attack) or 0.0) * samples for attack, samples in attacks}
+        self._unknown = sum(passes_of(attack) is None for attack, _ in attacks)
+        self._reporter = reporter
+        self._passes = self._seconds = self._said = 0.0
+
+    @property
+    def seconds_left(self) -> float:
+        """About how long it takes from here."""
+        return sum(self._left.values()) * self._seconds / self._passes if self._passes else 0.0
+
+    def after(self, attack: AbstractAttack, samples: int, seconds: float) -> None:
+        """A chunk was attacked: that many samples, in that many seconds."""
+        passes = (passes_of(attack) or 0.0) * samples
+        if not passes:
+            return
+        first = not self._passes
+        self._passes, self._seconds = self._passes + passes, self._seconds + seconds
+        self._left[id(attack)] = max(0.0, self._left.get(id(attack), 0.0) - passes)
+        if (first or self._seconds - self._said >= EVERY) and self.seconds_left >= 1:
+            self._said = self._seconds
+            more = f", and {self._unknown} of unknown length" if self._unknown else ""
+            self._reporter.say(f"about {clock(self.seconds_left)} for the attacks to come{more}: a rough guess")
