@@ -401,3 +401,43 @@ def moons(
     from gll.moons import run_moons
 
     run_moons(epochs=150_000 if paper else epochs, out=out, seed=seed, threads=threads, console=console)
+
+
+class ScaleName(enum.StrEnum):
+    """What --scale may be."""
+
+    SMOKE = "smoke"
+    SMALL = "small"
+    FULL = "full"
+
+
+@app.command()
+def reproduce(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Experiments; see --list.")] = None,
+    scale: Annotated[ScaleName, typer.Option(help="Seconds, minutes on a GPU, or the paper's.")] = ScaleName.SMOKE,
+    every: Annotated[bool, typer.Option("--all", help="Every experiment that has this scale.")] = False,
+    show: Annotated[bool, typer.Option("--list", help="Show all experiments and how far they are.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with cells that were stopped.")] = False,
+    device: DeviceOption = "auto",
+    seconds: Annotated[float | None, typer.Option(min=1, help="Stop cleanly after so many seconds.")] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes; each takes a cell at a time.")] = 1,
+    only: Annotated[str, typer.Option(help="Cells with these parts: 'resnet18, 2%, seed 0'.")] = "",
+    tables: Annotated[bool, typer.Option("--tables", help="Write the pages with tables again.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Exit with 1 if such a page is out of date.")] = False,
+    merge: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Take results from another folder of experiments.")
+    ] = None,
+    experiments: Annotated[Path | None, typer.Option(help="The folder of experiments.")] = None,
+    work: Annotated[Path, typer.Option(help="Folder of cells at work.")] = Path("out/reproduce"),
+) -> None:
+    """Run a table or figure of the paper, or go on with it, and show ours beside the paper's."""
+    from gll.reproduce import command
+
+    with problems_told("reproduce", OSError, ValueError):
+        words = tuple(word for word in only.split(",") if word.strip())
+        request = command.Request(
+            tuple(names or ()), scale.value, every, show, resume, device, seconds, jobs, words, tables, check, merge,
+            command.find_experiments(experiments), work,
+        )  # fmt: skip
+        code = command.run_reproduce(request, console)
+    raise typer.Exit(code)

@@ -45,19 +45,26 @@ def encoder(seed: int) -> nn.Sequential:
 class Study:
     """One encoder in training, with the embeddings it had at some epochs."""
 
-    def __init__(self, tau: float | None, seed: int) -> None:
+    def __init__(self, tau: float | None, seed: int, device: torch.device | str = "cpu") -> None:
         self.tau = tau
         self.name = "softmax" if tau is None else f"τ = {tau:g}"
-        self.x, self.y, self.base = moons()
-        self.rest = torch.ones(len(self.x), dtype=torch.bool)
-        self.rest[self.base] = False
-        self.network = encoder(seed)
+        self.x, self.y, self.base = (part.to(device) for part in moons())
+        rest = torch.ones(len(self.x), dtype=torch.bool)
+        rest[self.base.cpu()] = False
+        self.rest = rest.nonzero()[:, 0].to(device)
+        self.network = encoder(seed).to(device)
         self.optimizer = torch.optim.SGD(self.network.parameters(), lr=0.01)
         self.layer = GraphLearningLayer(
             2, k=25, equation=Laplace(tau=tau or 0.0), bandwidth=Constant(1.0), normalize=False
         )
         self.snapshots: dict[int, np.ndarray] = {}
-        self.seconds, self.epoch, self.loss, self.accuracy = 0.0, 0, float("nan"), float("nan")
+        self.seconds, self.epoch, self.accuracy = 0.0, 0, float("nan")
+        self.last_loss = torch.tensor(float("nan"))
+
+    @property
+    def loss(self) -> float:
+        """That of the last step. A GPU is waited for here, and not in every step."""
+        return float(self.last_loss)
 
     def log_probabilities(self, z: Tensor) -> Tensor:
         if self.tau is None:
@@ -75,18 +82,38 @@ class Study:
         self.optimizer.step()
         self.seconds += time.perf_counter() - start
         self.epoch += 1
-        self.loss = loss.item()
+        self.last_loss = loss.detach()
 
     def snapshot(self) -> None:
         with torch.no_grad():
             z = self.network(self.x)
             right = self.log_probabilities(z).argmax(1) == self.y[self.rest]
-        self.snapshots[self.epoch] = z.numpy()
+        self.snapshots[self.epoch] = z.cpu().numpy()
         self.accuracy = float(right.float().mean())
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """All that a study needs to go on: plain SGD has no state of its own."""
+        shots = {f"epoch.{epoch}": torch.from_numpy(z) for epoch, z in self.snapshots.items()}
+        loss = self.loss if np.isfinite(self.loss) else None
+        accuracy = self.accuracy if np.isfinite(self.accuracy) else None
+        about = {"epoch": self.epoch, "seconds": self.seconds, "loss": loss, "accuracy": accuracy}
+        return {f"network.{k}": v for k, v in self.network.state_dict().items()} | shots, about
+
+    def load(self, tensors: dict[str, Tensor], about: dict[str, Any]) -> None:
+        """Go on from what `state` has given."""
+        parts: dict[str, dict[str, Tensor]] = {"network": {}, "epoch": {}}
+        for name, tensor in tensors.items():
+            part, _, key = name.partition(".")
+            parts[part][key] = tensor
+        self.network.load_state_dict(parts["network"])
+        self.snapshots = {epoch: parts["epoch"][str(epoch)].numpy() for epoch in sorted(map(int, parts["epoch"]))}
+        self.epoch, self.seconds = about["epoch"], about["seconds"]
+        self.last_loss = torch.tensor(float("nan") if about["loss"] is None else about["loss"])
+        self.accuracy = float("nan") if about["accuracy"] is None else about["accuracy"]
 
     def spread(self) -> float:
         """Mean distance to the own class's centre, over the distance of the two centres."""
-        z, y = list(self.snapshots.values())[-1], self.y.numpy()
+        z, y = list(self.snapshots.values())[-1], self.y.cpu().numpy()
         centers = np.stack([z[y == c].mean(0) for c in (0, 1)])
         return float(np.linalg.norm(z - centers[y], axis=1).mean() / np.linalg.norm(centers[0] - centers[1]))
 
@@ -177,7 +204,7 @@ def draw(studies: list[Study], path: Path) -> None:
     axes = figure.subplots(len(studies), width, squeeze=False)
     colors = np.array(["#3b6fb6", "#c8553d"])
     for row, study in zip(axes, studies, strict=True):
-        y, base = study.y.numpy(), study.base.numpy()
+        y, base = study.y.cpu().numpy(), study.base.cpu().numpy()
         for axis in row:
             axis.set_xticks([])
             axis.set_yticks([])

@@ -33,12 +33,14 @@ class Score:
         mode: "transductive" or "inductive".
         error: share of test samples that are classified wrongly.
         loss: mean of -log p of the true class.
+        by_class: the error among the test samples of every class; NaN where there are none.
     """
 
     head: str
     mode: str
     error: float
     loss: float
+    by_class: tuple[float, ...] = ()
 
 
 def at_work(head: AbstractHead) -> AbstractHead:
@@ -116,9 +118,12 @@ def name_of(head: AbstractHead, config: Config) -> str:
 
 
 def _score(name: str, inductive: bool, logp: Float[Tensor, "n c"], target: Tensor) -> Score:
-    error = (logp.argmax(1) != target).double().mean()
+    wrong = (logp.argmax(1) != target).double()
     loss = torch.nn.functional.nll_loss(logp.double(), target)
-    return Score(name, "inductive" if inductive else "transductive", float(error), float(loss))
+    sums = torch.zeros(2, logp.shape[1], dtype=torch.float64, device=logp.device)
+    sums.index_add_(1, target, torch.stack([wrong, torch.ones_like(wrong)]))
+    by_class = tuple((sums[0] / sums[1]).tolist())
+    return Score(name, "inductive" if inductive else "transductive", float(wrong.mean()), float(loss), by_class)
 
 
 def predictions(model: Model, data: TrainTest, split: LabelSplit, config: Config, base: Tensor) -> Predictions:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import math
 import tomllib
 import types
@@ -80,7 +81,8 @@ def _key(f: dataclasses.Field[Any]) -> str:
     return str(f.metadata.get("key", f.name))
 
 
-def _fields(cls: type) -> dict[str, tuple[str, Any]]:
+@functools.cache  # hints take a while to resolve
+def _fields(cls: type) -> Mapping[str, tuple[str, Any]]:
     """The keys of a section in TOML: (attribute, type)."""
     hints = typing.get_type_hints(cls)
     return {_key(f): (f.name, hints[f.name]) for f in dataclasses.fields(cls)}

@@ -1,0 +1,243 @@
+"""An experiment: a folder of experiments/, read. Its cells are the points of a grid, each with every seed.
+
+    [axes.head]                       an axis: names, and what each sets
+    gll = ["model.head=gll"]
+    mlp = ["model.head=mlp"]
+    [scales.smoke]                    how large: seeds, which points (all, if not said), and what is set for all of them
+    seeds = [0]
+    only = { head = ["gll"] }
+    set = ["train.epochs=1"]
+    axes.head.gll = ["base.size=20"]  what is set for some of them
+
+What is set later wins: [run], then the axes in their order, then the scale. Nothing here needs PyTorch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, final
+
+from gll.names import require_name, require_options
+from gll.train.toml import written
+
+SCALES = ("smoke", "small", "full")
+KEYS = ("title", "paper", "kind", "order", "table", "axes", "run", "options", "scales")
+TABLE_KEYS = ("rows", "columns", "figures", "digits", "better")
+
+
+class ExperimentError(ValueError):
+    """An experiment that cannot be read or run as asked; the message says what to do."""
+
+
+@final
+@dataclass(frozen=True)
+class Point:
+    """A point of the grid, with a seed.
+
+    Args:
+        place: the name on each axis.
+        seed: of everything random.
+        overrides: `key=value`, later ones win.
+    """
+
+    place: tuple[tuple[str, str], ...]
+    seed: int
+    overrides: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """As in expected.json."""
+        return name_of(dict(self.place))
+
+    def options(self) -> dict[str, Any]:
+        """What was set as options.KEY=VALUE: the settings of whatever is not a training run."""
+        chosen = [text.removeprefix("options.") for text in self.overrides if text.startswith("options.")]
+        found: dict[str, Any] = {}
+        for text in chosen:
+            key, _, value = text.partition("=")
+            try:
+                found[key] = tomllib.loads(f"value = {value}")["value"]
+            except tomllib.TOMLDecodeError:
+                found[key] = value
+        return found
+
+    def settings(self) -> tuple[str, ...]:
+        """What was set for a training run."""
+        return tuple(text for text in self.overrides if not text.startswith("options."))
+
+
+@final
+@dataclass(frozen=True)
+class Cell:
+    """A piece of work that is done once: a training run, a warm-up that several share, a measurement.
+
+    Args:
+        experiment, scale: whose it is.
+        point: what it is; of a warm-up, that of one of those who share it.
+        settings: all that decides what comes out, JSON-able; `key` is its checksum.
+        role: "" for what the table shows; else what it is, such as "warm-up".
+        needs: the key of the cell that must be done before.
+    """
+
+    experiment: str
+    scale: str
+    point: Point
+    settings: Mapping[str, Any] = field(hash=False)
+    role: str = ""
+    needs: str = ""
+
+    @property
+    def key(self) -> str:
+        """Cells of equal settings are the same cell, whatever they are called. The commit is no part of it."""
+        text = json.dumps([self.role, self.point.seed, self.settings], sort_keys=True, allow_nan=False)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @property
+    def title(self) -> str:
+        """To read."""
+        parts = [self.role] if self.role else []
+        return ", ".join([*parts, *(value for _, value in self.point.place), f"seed {self.point.seed}"])
+
+    @property
+    def folder(self) -> str:
+        """The name of its folder, in ASCII."""
+        words = self.title.lower().replace("%", "pc").replace("τ", "tau").replace("γ", "gamma")
+        plain = "".join(c if c.isascii() and c.isalnum() else "-" for c in words)
+        return f"{'-'.join(part for part in plain.split('-') if part)}-{self.key[:8]}"
+
+    def matches(self, words: Iterable[str]) -> bool:
+        """Whether every word is one of its parts: a name on an axis, "seed 0", or its role."""
+        parts = {part.lower() for part in self.title.split(", ")}
+        return all(word.strip().lower() in parts for word in words if word.strip())
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Experiment:
+    """What config.toml and expected.json of a folder say.
+
+    Args:
+        folder: where.
+        command: the first line of config.toml.
+        about: the rest of its first comment: what to expect.
+        text: config.toml, read.
+        expected: the paper's values.
+    """
+
+    folder: Path
+    command: str
+    about: str
+    text: Mapping[str, Any]
+    expected: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+    @property
+    def kind(self) -> str:
+        return str(self.text["kind"])
+
+    @property
+    def scales(self) -> tuple[str, ...]:
+        """Those it has, the smallest first."""
+        return tuple(scale for scale in SCALES if scale in self.text["scales"])
+
+    def points(self, scale: str) -> Iterator[Point]:
+        """Every point at this scale, seed by seed: whoever stops early has whole seeds."""
+        require_name(f"scale of {self.name}", scale, self.scales)
+        at = self.text["scales"][scale]
+        only, more = at.get("only", {}), at.get("axes", {})
+        axes = {
+            axis: {name: sets for name, sets in values.items() if name in only.get(axis, values)}
+            for axis, values in self.text["axes"].items()
+        }
+        shared = [*_flat(self.text.get("run", {})), *_flat({"options": self.text.get("options", {})})]
+        for seed, *names in itertools.product(at["seeds"], *(values for values in axes.values())):
+            place = tuple(zip(axes, names, strict=True))
+            own = [text for axis, name in place for text in axes[axis][name]]
+            late = [text for axis, name in place for text in more.get(axis, {}).get(name, ())]
+            yield Point(place, seed, (*shared, *own, *at.get("set", ()), *late))
+
+    def paper(self, name: str, figure: str) -> tuple[float, float | None] | None:
+        """The paper's value and its standard deviation (None: not given); None where it has no value."""
+        found = self.expected["values"].get(name, {}).get(figure)
+        if found is None:
+            return None
+        return (float(found[0]), float(found[1])) if isinstance(found, list) else (float(found), None)
+
+
+def name_of(place: Mapping[str, str]) -> str:
+    """A point as it is called in expected.json.
+
+    >>> name_of({"network": "resnet18", "head": "gll"})
+    'resnet18, gll'
+    """
+    return ", ".join(place.values())
+
+
+def load_experiment(folder: Path) -> Experiment:
+    """Read the folder of an experiment.
+
+    Raises:
+        ExperimentError: a file is missing or says something unknown.
+    """
+    try:
+        source = (folder / "config.toml").read_text(encoding="utf-8")
+        text = tomllib.loads(source)
+        expected = json.loads((folder / "expected.json").read_text(encoding="utf-8"))
+        _check(folder.name, text, expected)
+    except (OSError, ValueError) as error:
+        raise ExperimentError(f"experiment {folder.name}: {error}") from None
+    comment = itertools.takewhile(lambda line: line.startswith("#"), source.splitlines())
+    command, _, about = "\n".join(line.lstrip("# ").rstrip() for line in comment).partition("\n")
+    return Experiment(folder, command, about.strip(), text, expected)
+
+
+def load_all(root: Path) -> dict[str, Experiment]:
+    """Every experiment in a folder, by name, in the paper's order."""
+    found = [load_experiment(file.parent) for file in sorted(root.glob("*/config.toml"))]
+    if not found:
+        raise ExperimentError(
+            f"there are no experiments in {root}: give the folder by --experiments, or use a checkout"
+        )
+    return {one.name: one for one in sorted(found, key=lambda one: (one.text["order"], one.name))}
+
+
+def _check(name: str, text: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+    """Refuse what is unknown, and values of the paper that belong to no cell."""
+    require_options("experiment", name, text, KEYS)
+    missing = [key for key in KEYS if key not in text and key not in ("run", "options")]
+    if missing:
+        raise ValueError(f"config.toml has no {missing[0]}")
+    require_options("table of", name, text["table"], TABLE_KEYS)
+    axes = text["axes"]
+    shown = [*text["table"]["rows"], *text["table"].get("columns", [])]
+    if sorted(shown) != sorted(axes):
+        raise ValueError(f"rows and columns of its table are {shown}, but its axes are {list(axes)}")
+    for scale, at in text["scales"].items():
+        require_name("scale", scale, SCALES)
+        require_options("scale", scale, at, ("seeds", "only", "set", "axes", "about"))
+        for axis, names in [*at.get("only", {}).items(), *at.get("axes", {}).items()]:
+            require_name("axis", axis, axes)
+            for value in names:
+                require_name(axis, value, axes[axis])
+    places = {name_of(dict(zip(axes, names, strict=True))) for names in itertools.product(*axes.values())}
+    for place, values in expected["values"].items():
+        require_name("place in expected.json", place, places)
+        require_options("place", place, values, text["table"]["figures"])
+
+
+def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """A table of TOML as `key=value`."""
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}={written(tuple(value) if isinstance(value, list) else value)}"

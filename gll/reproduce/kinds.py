@@ -1,0 +1,128 @@
+"""What a cell can be: training, training and attacks, two moons, times of steps, counts of parameters.
+
+Each kind maps cells to code that is in the library anyway; there is no second trainer here.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+
+from gll.names import require_name
+from gll.reproduce.experiment import Cell, Experiment
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from gll.train.progress import Reporter
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What a cell has found.
+
+    Args:
+        values: by figure, JSON-able numbers; None where there is none.
+        more: whatever else should be kept, JSON-able: curves, all rows of a measurement.
+        arrays: what is too large for JSON.
+    """
+
+    values: Mapping[str, float | None]
+    more: Mapping[str, Any] = field(default_factory=dict)
+    arrays: Mapping[str, NDArray[np.generic]] = field(default_factory=dict)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Place:
+    """Where a cell is at work.
+
+    Args:
+        folder: of its own: everything it needs to go on is in there.
+        needed: the folder of the cell it needs, if it needs one.
+        device: "auto", "cpu", "cuda", ...
+        reporter: who tells how far it is.
+    """
+
+    folder: Path
+    needed: Path | None
+    device: str
+    reporter: Reporter
+
+
+class AbstractKind(ABC):
+    """How the points of an experiment become cells, and how a cell is run."""
+
+    @abstractmethod
+    def cells(self, experiment: Experiment, scale: str) -> list[Cell]:
+        """All cells, those that are needed before the others. Needs no PyTorch."""
+
+    @abstractmethod
+    def run(self, experiment: Experiment, cell: Cell, place: Place) -> Outcome:
+        """Do it, or go on with it.
+
+        Raises:
+            KeyboardInterrupt: it was asked to stop; everything is kept that is needed to go on.
+        """
+
+
+class AbstractSimple(AbstractKind):
+    """A kind whose settings are the options of a point."""
+
+    @final
+    def cells(self, experiment: Experiment, scale: str) -> list[Cell]:
+        return [
+            Cell(experiment.name, scale, point, {"kind": experiment.kind, **point.options()})
+            for point in experiment.points(scale)
+        ]
+
+
+def _train() -> AbstractKind:
+    from gll.reproduce.train_cells import TrainKind
+
+    return TrainKind()
+
+
+def _attack() -> AbstractKind:
+    from gll.reproduce.attack_cells import AttackKind
+
+    return AttackKind()
+
+
+def _moons() -> AbstractKind:
+    from gll.reproduce.moons_cells import MoonsKind
+
+    return MoonsKind()
+
+
+def _times() -> AbstractKind:
+    from gll.reproduce.time_cells import TimesKind
+
+    return TimesKind()
+
+
+def _parameters() -> AbstractKind:
+    from gll.reproduce.parameter_cells import ParametersKind
+
+    return ParametersKind()
+
+
+KINDS: dict[str, Callable[[], AbstractKind]] = {
+    "train": _train,
+    "attack": _attack,
+    "moons": _moons,
+    "times": _times,
+    "parameters": _parameters,
+}
+"""Every kind by its name."""
+
+
+def kind_of(experiment: Experiment) -> AbstractKind:
+    """The kind of an experiment."""
+    require_name(f"kind of {experiment.name}", experiment.kind, KINDS)
+    return KINDS[experiment.kind]()

@@ -1,0 +1,102 @@
+"""What came out of cells: one record each, in the cell's own folder first, then in experiments/NAME/results.json.
+
+A record says what was found and with what: value per seed, settings, commit, device, seconds, versions. Of two records
+of one cell the later counts. Records of settings that are no longer asked for stay in the file, and are in no table.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from gll.files import complete_file
+from gll.reproduce.experiment import Cell, Experiment, ExperimentError
+
+FORMAT = "gll.results 1"
+Record = dict[str, Any]
+
+
+def read_records(path: Path) -> dict[str, Record]:
+    """The records of a results.json by key; none where there is no file.
+
+    Raises:
+        ExperimentError: the file is damaged or of another kind.
+    """
+    if not path.is_file():
+        return {}
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if found["format"] != FORMAT:
+            raise ValueError(f"its format is {found['format']!r}, not {FORMAT!r}")
+        return {record["key"]: record for record in found["records"]}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ExperimentError(f"{path} cannot be read: {error}") from None
+
+
+def add_records(path: Path, more: Iterable[Record]) -> int:
+    """Put records into a results.json. Those with a later date replace. Returns how many were new or newer."""
+    with alone(path.with_name(".results.lock")):
+        there = read_records(path)
+        fresh = {r["key"]: r for r in more if r["key"] not in there or r["date"] > there[r["key"]]["date"]}
+        if fresh:
+            there |= fresh
+            ordered = sorted(there.values(), key=lambda r: (r["scale"], r["seed"], r["cell"], r["key"]))
+            write_json(path, {"format": FORMAT, "records": ordered})
+    return len(fresh)
+
+
+def done_records(experiment: Experiment, cells: Iterable[Cell], work: Path) -> dict[str, Record]:
+    """Records of these cells, by key: from results.json, or from the folders they were made in."""
+    stored = read_records(experiment.folder / "results.json")
+    found = {}
+    for cell in cells:
+        own = read_record(work / experiment.name / cell.scale / cell.folder)
+        record = own or stored.get(cell.key)
+        if record is not None:
+            found[cell.key] = record
+    return found
+
+
+def read_record(folder: Path) -> Record | None:
+    """That of a cell's folder; None while it is not finished."""
+    path = folder / "record.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Write JSON, whole or not at all."""
+    with complete_file(path) as part:
+        part.write_text(json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+@contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """Wait until no other process is in here."""
+    with path.open("w") as file:
+        try:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX)
+        except ImportError:  # Windows: no such lock
+            pass
+        yield
+
+
+@contextmanager
+def claimed(folder: Path) -> Iterator[bool]:
+    """True if this process may work on a cell: no other does. A killed process has no claim any more."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".claim").open("w") as file:
+        try:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except ImportError:  # Windows: no such lock
+            pass
+        except OSError:
+            yield False
+            return
+        yield True

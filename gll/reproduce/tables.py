@@ -1,0 +1,199 @@
+"""Tables in Markdown from expected.json and results.json: ours, and the paper's in brackets behind.
+
+`pages` writes experiments/README.md and the marked parts of docs/reproduce.md again; nothing in them is typed.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, final
+
+from gll.reproduce.experiment import Experiment, name_of
+from gll.reproduce.kinds import kind_of
+from gll.reproduce.records import Record, read_records
+
+NONE = "–"
+
+
+@final
+class Shown:
+    """What an experiment has come to at one scale.
+
+    Args:
+        experiment: which.
+        scale: of its scales.
+    """
+
+    def __init__(self, experiment: Experiment, scale: str) -> None:
+        self.experiment, self.scale = experiment, scale
+        stored = read_records(experiment.folder / "results.json")
+        planned = kind_of(experiment).cells(experiment, scale)
+        self.places = list({cell.point.name: dict(cell.point.place) for cell in planned if not cell.role}.values())
+        cells = [cell for cell in planned if not cell.role]
+        self.total = len(cells)
+        # By what the cell is asked for as now: two cells may have the same settings, and so one record.
+        self.found: list[tuple[dict[str, str], Record]] = [
+            (dict(cell.point.place), stored[cell.key]) for cell in cells if cell.key in stored
+        ]
+        keys = {cell.key for cell in planned}
+        self.old = sum(1 for record in stored.values() if record["scale"] == scale and record["key"] not in keys)
+
+    @property
+    def status(self) -> str:
+        """In a word."""
+        if not self.found:
+            return "not run"
+        return "done" if len(self.found) == self.total else f"{len(self.found)} of {self.total} cells"
+
+    def values(self, place: Mapping[str, str], figure: str) -> list[float]:
+        """Of every seed."""
+        found = (r["values"].get(figure) for at, r in self.found if at == place)
+        return [float(value) for value in found if value is not None]
+
+
+def verdicts(shown: Shown) -> dict[str, int]:
+    """How many means agree with the paper's, within the larger of its deviation and the tolerance of expected.json."""
+    experiment, better = shown.experiment, shown.experiment.text["table"].get("better", "")
+    counts = dict.fromkeys(("better", "agree", "worse", "differ"), 0) if better else {}
+    tolerance = float(experiment.expected.get("tolerance", 0.0))
+    for place in shown.places:
+        for figure in experiment.text["table"]["figures"] if better else ():
+            paper, ours = experiment.paper(name_of(place), figure), shown.values(place, figure)
+            if paper is not None and ours:
+                away = statistics.fmean(ours) - paper[0]
+                room = max(tolerance, paper[1] or 0.0)
+                beyond = {"lower": "better" if away < 0 else "worse"}.get(better, "differ")
+                counts["agree" if abs(away) <= room else beyond] += 1
+    return counts
+
+
+def table(shown: Shown) -> str:
+    """Rows and columns as config.toml says, and below what it was made with."""
+    experiment, how = shown.experiment, shown.experiment.text["table"]
+    axes, figures, digits = experiment.text["axes"], how["figures"], int(how.get("digits", 2))
+    beside = how.get("columns", [])
+    rows = dict.fromkeys(tuple(place[axis] for axis in how["rows"]) for place in shown.places)
+    columns = dict.fromkeys((*(p[axis] for axis in beside), figure) for p in shown.places for figure in figures)
+    heads = [", ".join(part for part in column if part != "error" or len(column) == 1) for column in columns]
+    lines = [f"| {' | '.join([*how['rows'], *heads])} |", "|" + "---|" * len(how["rows"]) + "---:|" * len(columns)]
+    for row in rows:
+        cells = []
+        for *names, figure in columns:
+            chosen = dict(zip([*how["rows"], *beside], [*row, *names], strict=True))
+            place = {axis: chosen[axis] for axis in axes}
+            cells.append(entry(shown.values(place, figure), experiment.paper(name_of(place), figure), digits))
+        lines.append(f"| {' | '.join([*row, *cells])} |")
+    return "\n".join([*lines, "", provenance(shown)])
+
+
+def entry(ours: Sequence[float], paper: tuple[float, float | None] | None, digits: int) -> str:
+    """Mean ± standard deviation over seeds, and the paper's.
+
+    >>> entry([1.0, 2.0], (3.0, 0.25), 1), entry([], None, 2), entry([4.0], None, 0)
+    ('**1.5 ± 0.7** (3.0 ± 0.2)', '–', '**4**')
+    """
+    own = NONE
+    if ours:
+        spread = f" ± {statistics.stdev(ours):,.{digits}f}" if len(ours) > 1 else ""
+        own = f"**{statistics.fmean(ours):,.{digits}f}{spread}**"
+    if paper is None:
+        return own
+    deviation = "" if paper[1] is None else f" ± {paper[1]:,.{digits}f}"
+    return f"{own} ({paper[0]:,.{digits}f}{deviation})"
+
+
+def provenance(shown: Shown) -> str:
+    """Seeds, epochs, commits, devices and seconds of the records."""
+    records = [record for _, record in shown.found]
+    if not records:
+        return f"<small>{shown.scale}: not run yet; in brackets the paper's</small>"
+    parts = [f"{shown.scale}: {shown.status}", f"seeds {_span(r['seed'] for r in records)}"]
+    results: list[Mapping[str, Any]] = [r["more"]["result"] for r in records if "result" in r["more"]]
+    if results:
+        parts.append(f"epochs {_span(r['epochs'] for r in results)}")
+        warm = [r["warmup"]["epoch"] for r in results if r["warmup"]]
+        parts += [f"after {_span(warm)} of warm-up"] if warm else []
+    parts.append("commits " + ", ".join(sorted({c for r in records for c in r["commit"].split(", ")})))
+    parts.append(", ".join(sorted({r["device"] for r in records})))
+    parts.append("torch " + ", ".join(sorted({r["versions"]["torch"] for r in records})))
+    parts.append(f"{sum(r['wall_s'] for r in records):,.0f} s in all")
+    counts = {name: count for name, count in verdicts(shown).items() if count}
+    if counts:
+        parts.append("beside the paper: " + ", ".join(f"{count} {name}" for name, count in counts.items()))
+    return f"<small>{'; '.join(parts)}</small>"
+
+
+def states_of(experiment: Experiment) -> dict[str, Shown]:
+    """Every scale but smoke, whose numbers mean nothing."""
+    return {scale: Shown(experiment, scale) for scale in experiment.scales if scale != "smoke"}
+
+
+def section(experiment: Experiment, states: Mapping[str, Shown]) -> str:
+    """All of an experiment that can be shown: every scale that was run, and the largest if none was."""
+    scales = list(states.values())
+    lines = ["```sh", experiment.command, "```", "", experiment.about, ""]
+    for shown in [one for one in scales if one.found] or scales[-1:]:
+        about = experiment.text["scales"][shown.scale].get("about", "")
+        lines += [f"**{shown.scale}**{': ' + about if about else ''}", "", table(shown), ""]
+    return "\n".join(lines).rstrip()
+
+
+def pages(experiments: Mapping[str, Experiment]) -> dict[Path, str]:
+    """Every page that has tables, as it should be."""
+    states = {name: states_of(experiment) for name, experiment in experiments.items()}
+    sections = {name: section(experiment, states[name]) for name, experiment in experiments.items()}
+    whole = _overview(experiments, states)
+    root = next(iter(experiments.values())).folder.resolve().parent
+    found = {root / "README.md": _readme(experiments, whole, sections)}
+    docs = root.parent / "docs" / "reproduce.md"
+    if docs.is_file():
+        found[docs] = _filled(docs.read_text(encoding="utf-8"), whole, sections)
+    return found
+
+
+def _overview(experiments: Mapping[str, Experiment], states: Mapping[str, Mapping[str, Shown]]) -> str:
+    """One line for each."""
+    lines = ["| experiment | in the paper | what | small | full |", "|---|---|---|---|---|"]
+    for name, experiment in experiments.items():
+        words = [states[name][s].status if s in states[name] else NONE for s in ("small", "full")]
+        lines.append(f"| `{name}` | {experiment.text['paper']} | {experiment.text['title']} | {' | '.join(words)} |")
+    return "\n".join(lines)
+
+
+def _readme(experiments: Mapping[str, Experiment], whole: str, sections: Mapping[str, str]) -> str:
+    """experiments/README.md."""
+    about = (
+        "One folder each: `config.toml` (its command and what to expect), `expected.json` (the paper's values), "
+        "`results.json` (ours). How it works: [docs/reproduce.md](../docs/reproduce.md). In the tables: ours in bold, "
+        "mean ± standard deviation over seeds; in brackets the paper's."
+    )
+    parts = ["<!-- Written by `gll reproduce --tables`. -->", "# The paper's tables and figures", about, whole]
+    for name, experiment in experiments.items():
+        parts += [
+            f"## {name}: {experiment.text['title']}",
+            f"In the paper: {experiment.text['paper']}.",
+            sections[name],
+        ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _filled(text: str, whole: str, sections: Mapping[str, str]) -> str:
+    """A page with its marked parts written again: `<!-- experiments -->` or `<!-- experiment NAME -->`, to `end`."""
+
+    def fill(match: re.Match[str]) -> str:
+        name = match.group(2)
+        return f"{match.group(1)}\n\n{whole if name is None else sections[name]}\n\n<!-- end -->"
+
+    return re.sub(r"(<!-- experiments?(?: (\S+))? -->).*?<!-- end -->", fill, text, flags=re.DOTALL)
+
+
+def _span(values: Any) -> str:
+    """The numbers in a few characters.
+
+    >>> _span([2, 0, 1]), _span([50]), _span([50, 100])
+    ('0, 1, 2', '50', '50, 100')
+    """
+    return ", ".join(f"{value:,}" for value in sorted(set(values)))

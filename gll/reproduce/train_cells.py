@@ -1,0 +1,205 @@
+"""Cells that are training runs: `gll train` with the settings of a point. Equal warm-ups are made once, and shared.
+
+A warm-up depends on data, labels, seed, encoder and [warmup], not on the head. So where heads are compared, each
+warm-up is a cell of its own that the others need. It takes most of the time of such a table.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, final
+
+from gll.names import require_name, require_options
+from gll.reproduce.experiment import Cell, Experiment, Point
+from gll.reproduce.kinds import AbstractKind, Outcome, Place
+from gll.train.config import Config, from_toml, with_values
+
+WARM_UP = "warm-up"
+# Where and how often things are written or looked at decides no result.
+FREE = {"name", "seed", "out", "device", "data.root", "train.save_every", "warmup.save_every", "warmup.from_run"}
+FREE |= {"test.every", "test.batch", "test.device"}
+# All that a warm-up depends on, beside its own section and the data.
+SHARED = ("model.encoder", "model.encoder_options", "train.autocast", "train.channels_last", "train.compile")
+
+
+def config_of(experiment: Experiment, point: Point) -> Config:
+    """The config of a point."""
+    return from_toml(f'name = "{experiment.name}"', [*point.settings(), f"seed={point.seed}"])
+
+
+def told(config: Config) -> dict[str, Any]:
+    """What a config says that decides the result and is not the default: a new default key changes no old cell.
+
+    >>> told(from_toml('name = "a"', ["train.lr=0.1", "seed=3", "test.every=7", "test.also=knn"]))
+    {'train.lr': 0.1, 'test.also': ['knn']}
+    """
+    return {key: value for key, value in _flat(config, Config("default")).items() if key not in FREE}
+
+
+def _flat(config: Any, default: Any, prefix: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for f in dataclasses.fields(config):
+        value, usual = getattr(config, f.name), getattr(default, f.name)
+        if dataclasses.is_dataclass(value):
+            found |= _flat(value, usual, f"{prefix}{f.name}.")
+        elif value != usual:
+            found[prefix + f.name] = list(value) if isinstance(value, tuple) else value
+    return found
+
+
+def warm_settings(config: Config) -> dict[str, Any]:
+    """Those of the settings that a warm-up depends on."""
+    known = told(config)
+    own = {key: value for key, value in known.items() if key.startswith(("warmup.", "data.")) or key in SHARED}
+    own.pop("warmup.keep_projection", None)
+    augmented = ("data.augment", "data.augment_options")  # of the head's training; the views have their own
+    return {key: value for key, value in own.items() if key not in augmented}
+
+
+def common_place(points: list[Point]) -> Point:
+    """The first point, without the axes on which the points differ."""
+    first = points[0]
+    same = tuple(pair for pair in first.place if all(pair in point.place for point in points))
+    return replace(first, place=same)
+
+
+@final
+class TrainKind(AbstractKind):
+    """Training runs. Options: `classes`, names of classes whose error is wanted by itself, and `figure`, its name."""
+
+    def cells(self, experiment: Experiment, scale: str) -> list[Cell]:
+        configs = [(point, config_of(experiment, point)) for point in experiment.points(scale)]
+        groups: dict[str, list[Point]] = {}
+        for point, config in configs:
+            if config.warmup.epochs > 0:
+                groups.setdefault(_group(point, config), []).append(point)
+        made: dict[str, Cell] = {}
+        cells = []
+        for point, config in configs:
+            need = ""
+            if config.warmup.epochs > 0:
+                group = _group(point, config)
+                if group not in made:
+                    place = common_place(groups[group])
+                    made[group] = Cell(experiment.name, scale, place, warm_settings(config), WARM_UP)
+                    cells.append(made[group])
+                need = made[group].key
+            chosen = {f"options.{key}": value for key, value in point.options().items()}
+            cells.append(Cell(experiment.name, scale, point, {**told(config), **chosen}, needs=need))
+        return cells
+
+    def run(self, experiment: Experiment, cell: Cell, place: Place) -> Outcome:
+        config = run_config(experiment, cell, place)
+        return _warm_up(config, place) if cell.role == WARM_UP else _train(config, cell.point.options(), place)
+
+
+def _group(point: Point, config: Config) -> str:
+    return json.dumps([point.seed, warm_settings(config)], sort_keys=True)
+
+
+def run_config(experiment: Experiment, cell: Cell, place: Place) -> Config:
+    """The config of a cell at work in its folder, from the warm-up it needs."""
+    config = config_of(experiment, cell.point)
+    if cell.role == WARM_UP:  # no head's own settings can spoil it for the others
+        model = replace(config.model, head="linear", head_options={}, switch_at=0)
+        config = replace(config, model=model, warmup=replace(config.warmup, keep_projection=False))
+    more = [f"device={place.device}", f"out={json.dumps(str(place.folder / 'run'))}"]
+    if place.needed is not None:
+        more.append(f"warmup.from={json.dumps(str(place.needed / 'run'))}")
+    return with_values(replace(config, name=cell.folder.removesuffix(f"-{cell.key[:8]}")), *more)
+
+
+def open_run(config: Config) -> Any:
+    """The run of a config: a new one, or that to go on with. Its settings are those of the cell: its key is in the
+    name of the folder."""
+    from gll.train.loop import new_run
+    from gll.train.runs import Run
+
+    if not (config.directory / "config.toml").is_file():
+        return new_run(config)
+    run = Run.open(config.directory)
+    if run.result() is None:
+        run.note_resume()
+    # Device and the place of data and warm-up may differ from stretch to stretch.
+    return replace(run, config=config)
+
+
+def trained(config: Config, place: Place) -> tuple[Any, dict[str, Any]]:
+    """The finished run of a config, and its result."""
+    from gll.train.loop import train
+
+    run = open_run(config)
+    return run, train(run, reporter=place.reporter)
+
+
+def _train(config: Config, options: dict[str, Any], place: Place) -> Outcome:
+    run, result = trained(config, place)
+    values = figures(result)
+    if options:
+        require_options("training", config.name, options, ("classes", "figure"))
+        values[options["figure"]] = error_of(run, options["classes"])
+    return Outcome(values, {"result": _kept(result), "curves": curves(run.directory)})
+
+
+def error_of(run: Any, classes: list[str]) -> float:
+    """Error of a finished run, in percent, among the test samples of some classes."""
+    import torch
+
+    from gll.train.evaluate import evaluate
+    from gll.train.model import find_device, restore
+
+    model, data = restore(run, find_device(run.config.device))
+    for name in classes:
+        require_name("class", name, data.classes)
+    at = torch.tensor([data.classes.index(name) for name in classes])
+    wrong = torch.tensor(evaluate(model, data, run.split, run.config)[0].by_class)[at]
+    number = torch.bincount(data.test_labels[data.test_labels >= 0].cpu(), minlength=len(data.classes))[at]
+    return float(100 * (wrong * number).sum() / number.sum())
+
+
+def figures(result: dict[str, Any]) -> dict[str, float | None]:
+    """Errors in percent: `error` is that of the run's own head, the others go by the name of the head."""
+    values: dict[str, float | None] = {"error": None if result["error"] is None else 100 * result["error"]}
+    for test in result["tests"]:
+        name = test["head"] if test["head"] not in values else f"{test['head']}, {test['mode']}"
+        values[name] = 100 * test["error"]
+    return values
+
+
+def _kept(result: dict[str, Any]) -> dict[str, Any]:
+    return {key: result[key] for key in ("epochs", "warmup", "seconds", "images_per_second")}
+
+
+def curves(directory: Path) -> dict[str, list[list[float | None]]]:
+    """Loss and error in percent against the epoch, of training and of every test: `{"train loss": [[1, 2.3], ...]}`."""
+    found: dict[str, list[list[float | None]]] = {}
+    for line in (directory / "metrics.jsonl").read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        if row["phase"] in ("train", "test"):
+            what = "train" if row["phase"] == "train" else f"test {row['head']}"
+            error = None if row["error"] is None else round(100 * row["error"], 4)
+            loss = None if row["loss"] is None else round(row["loss"], 6)
+            found.setdefault(f"{what} error", []).append([row["epoch"], error])
+            found.setdefault(f"{what} loss", []).append([row["epoch"], loss])
+    return found
+
+
+def _warm_up(config: Config, place: Place) -> Outcome:
+    """`gll pretrain`, as a cell."""
+    from gll.train.distributed import Ranks
+    from gll.train.model import build, data_of, find_device
+    from gll.train.pretrain import warm_up
+
+    run = open_run(config)
+    device = find_device(config.device)
+    data = data_of(run, device)
+    with run.working():
+        encoder = build(config, data).encoder
+        found = warm_up(encoder, data, run.split, config, run, reporter=place.reporter, ranks=Ranks(device=device))
+    kept = found.kept
+    table = {f"γ = {c.gamma:g}": c.look and 100 * c.look.error for c in found.table}
+    values = {"graph error": kept.look and 100 * kept.look.error, "gamma": kept.gamma, "epoch": float(kept.epoch)}
+    return Outcome(values, {"candidates": table})
