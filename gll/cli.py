@@ -188,6 +188,7 @@ def attack(
     steps: Annotated[int, typer.Option(min=1, help="Of PGD, in the strong set.")] = 40,
     restarts: Annotated[int, typer.Option(min=1, help="Of PGD, in the strong set.")] = 2,
     square_queries: Annotated[int, typer.Option(min=1, help="Of Square, in the strong set.")] = 1000,
+    poison: Annotated[str, typer.Option(help="Flip so many labels of the base, such as 1,2,5,10.")] = "",
     out: Annotated[Path | None, typer.Option(help="Folder for results; by default attack in that of the run.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the results in that folder.")] = False,
     seed: Annotated[int, typer.Option(min=0, help="Of samples, base and random starts.")] = 0,
@@ -199,13 +200,14 @@ def attack(
 ) -> None:
     """Attack a run, and say how far the error can be trusted: tables, curves and images, into a folder."""
     from gll.attacks.command import run_attack
-    from gll.attacks.target import Request, numbers
+    from gll.attacks.target import Request, numbers, whole_numbers
 
     with problems_told("attack", ValueError):
         request = Request(
             run, attacks, numbers("--eps", eps), eps_units is EpsUnits.NORMALISED, numbers("--c", c), samples, base,
             chunk, queries is QueriesName.JOINT, inductive, tuple(transfer or ()), head_at_test, gradient_of, steps,
-            restarts, square_queries, out, resume, seed, device, data_root, tuple(encoder or ()),
+            restarts, square_queries, whole_numbers("--poison", poison), out, resume, seed, device,
+            data_root, tuple(encoder or ()),
         )  # fmt: skip
     raise typer.Exit(run_attack(request, console))
 

@@ -12,11 +12,12 @@ import torch
 from PIL import Image
 from typer.testing import CliRunner, Result
 
-from gll.attacks import checks, command, sets, target
+from gll.attacks import checks, command, poisoned, sets, target
 from gll.attacks.autoattack import AutoAttack
 from gll.attacks.carlini_wagner import CarliniWagner, CarliniWagnerPaper
 from gll.attacks.gradient import FGSM, IFGSM
 from gll.attacks.plots import Row, draw_curves, draw_distances, draw_images
+from gll.attacks.poison import GreedyFlips, poison
 from gll.attacks.store import Store
 from gll.attacks.tables import Grid, checks_compared, compared, errors_at, paper_grid, radii, strong_radii
 from gll.attacks.target import Request, Target
@@ -48,7 +49,7 @@ def _short(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(checks, "STEPS", 2)
     monkeypatch.setattr(checks, "QUERIES", 3)
     if request.node.name != "test_the_paper_set":
-        for name in ("draw_curves", "draw_distances", "draw_images"):
+        for name in ("draw_curves", "draw_distances", "draw_images", "draw_poison"):
             monkeypatch.setattr(command, name, lambda *args: None)
 
 
@@ -74,7 +75,8 @@ def cell_files(out: Path) -> dict[str, bytes]:
 
 def test_the_paper_set(runs: dict[str, Path], tmp_path: Path) -> None:
     out = tmp_path / "out"
-    result = attack(runs["gll"], *SMALL, "--eps", "0.3", "--eps-units", "normalised", "--c", "20", "--out", out)
+    options = ("--eps", "0.3", "--eps-units", "normalised", "--c", "20", "--poison", "1,2,5,20")
+    result = attack(runs["gll"], *SMALL, *options, "--out", out)
     assert result.exit_code == 0, result.output
     found = summary(out)
     # The same by hand.
@@ -105,7 +107,15 @@ def test_the_paper_set(runs: dict[str, Path], tmp_path: Path) -> None:
     assert not next(check for check in found["checks"] if check["name"] == "batch dependence")["passed"]
     page = (out / "report.md").read_text()
     assert "40 of 60 labelled training samples" in page
-    for name in ("curves", "distances", "images"):
+    # Wrong labels in the base, the same by hand.
+    (flipped,) = found["poison"]
+    by_hand = poison(victim, x, y, counts=[0, 1, 2, 5, 20], flips=GreedyFlips())
+    assert (flipped["counts"], flipped["greedy"]) == ([0, 1, 2, 5, 20], list(by_hand.errors))
+    assert flipped["greedy"][-1] > flipped["random"]["mean"][-1] > flipped["greedy"][0] == found["groups"][0]["natural"]
+    assert all(a <= b for a, b in zip(flipped["random"]["mean"], flipped["random"]["largest"], strict=True))
+    assert f"| 20 of 40 | joint | 24 | {100 * by_hand.errors[-1]:.2f} |" in page
+    assert "20 of 40" in result.output
+    for name in ("curves", "distances", "images", "poison"):
         with Image.open(out / f"{name}.png") as picture:
             assert min(picture.size) > 100
 
@@ -161,6 +171,20 @@ def test_interrupted_and_resumed(runs: dict[str, Path], tmp_path: Path, monkeypa
         return [timeless(value) for value in record] if isinstance(record, list) else record
 
     assert timeless(summary(stopped)) == timeless(summary(whole))
+
+
+def test_poison_is_kept(runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "out"
+    first = (runs["gll"], *SMALL, "--eps", "0.1", "--attacks", "fgsm", "--out", out)
+    assert attack(*first, "--poison", "2,8").exit_code == 0
+    (before,) = summary(out)["poison"]
+    assert attack(*first, "--poison", "2,8", "--queries", "alone", "--resume").exit_code == 0
+    assert [one["threat"]["queries"] for one in summary(out)["poison"]] == ["joint", "alone"]
+    monkeypatch.setattr(poisoned, "poison", None)  # nothing is measured again
+    for more in ((), ("--poison", "8,2")):
+        assert attack(*first, *more, "--resume").exit_code == 0
+        assert summary(out)["poison"][0] == before
+        assert "8 of 40" in (out / "report.md").read_text()
 
 
 def test_another_head_at_test(runs: dict[str, Path], tmp_path: Path) -> None:
@@ -248,6 +272,10 @@ def test_mistakes_are_one_line(runs: dict[str, Path], tmp_path: Path) -> None:
         ((runs["gll"], "--gradient-of", "mpl"), "unknown gradient 'mpl'"),
         ((runs["gll"], "--attacks", "transfer"), "needs runs to transfer from: --transfer RUN"),
         ((runs["gll"], "--head-at-test", "mlp"), "unknown head at test 'mlp'"),
+        ((runs["gll"], "--poison", "1,x"), "--poison takes whole numbers with commas between"),
+        ((runs["gll"], "--poison", "0"), "from 1 on, got 0"),
+        ((runs["gll"], "--poison", "50", "--base", "40"), "--poison 50 is more than the base has labels, 40"),
+        ((runs["mlp"], "--poison", "1"), "the model under attack has none"),
         ((tmp_path / "none",), "does not exist"),
     ):
         result = attack(*arguments, *out)

@@ -116,3 +116,12 @@ def test_a_perturbed_base_stays_in_its_ball(norm: L2 | None) -> None:
     assert errors[1] > errors[0] + 0.1
     assert (poisoned.threat.perturbs_base, v.threat.perturbs_base) == (True, False)
     torch.testing.assert_close(v.with_base(images)(x), poisoned(x))
+
+
+def test_a_class_may_go() -> None:
+    """All labels of the class of the queries are flipped, and no warning says so."""
+    base, y = torch.linspace(0, 1, 12)[:, None], torch.arange(12) // 6
+    victim = GraphVictim(nn.Identity(), GraphLearningLayer(2, k=3, normalize=False), base, y)
+    found = poison(victim, base[:6] + 0.01, y[:6], counts=[0, 6], flips=GreedyFlips())
+    assert found.errors == (0.0, 1.0)
+    assert sorted(found.index.tolist()) == list(range(6))

@@ -22,10 +22,11 @@ from gll.attacks.checks import Check, run_checks
 from gll.attacks.evaluate import Evaluation, cell_of, evaluate
 from gll.attacks.forecast import Forecast, outline
 from gll.attacks.gather import gather
-from gll.attacks.plots import Row, draw_curves, draw_distances, draw_images
+from gll.attacks.plots import Row, draw_curves, draw_distances, draw_images, draw_poison
+from gll.attacks.poisoned import poison_base, poisonable
 from gll.attacks.sets import Planned, left_out, names_of, plan
 from gll.attacks.store import FORMAT, ResultsError, Store, write_json
-from gll.attacks.tables import attacks_grid, checks_grid, paper_grid, plain_name, report
+from gll.attacks.tables import attacks_grid, checks_grid, paper_grid, plain_name, poison_grid, report
 from gll.attacks.target import Request, Target
 from gll.attacks.units import Normalised
 from gll.files import complete_file
@@ -54,7 +55,8 @@ def run_attack(request: Request, console: Console) -> int:
         errors.print(said_by("attack", str(error)))
         return 1
     wide = console if console.is_terminal else Console(file=console.file, width=160)
-    for grid in (attacks_grid(summary), paper_grid(summary), checks_grid(summary)):
+    poisoned = (poison_grid(summary),) if summary["poison"] else ()
+    for grid in (attacks_grid(summary), paper_grid(summary), *poisoned, checks_grid(summary)):
         wide.print(grid.rich())
     for note in summary["notes"]:
         errors.print(said_by("attack (note)", note, "yellow"))
@@ -78,6 +80,8 @@ def attack_run(request: Request, out: Path, reporter: Reporter) -> dict[str, Any
     planned = plan([name for name in names_of(request.attacks) if name not in without], recipe)
     if not planned:
         raise ValueError(f"nothing to attack with: {request.attacks}")
+    if request.poison:
+        poisonable(target)
     store = Store.open(out, target.about(), resume=request.resume)
     what = f"{request.head_at_test} head at test" if request.head_at_test else f"{target.run.config.model.head} head"
     reporter.say(f"{target.about()['run']} ({what}): {len(planned)} attacks on {len(target.images):,} samples of "
@@ -89,7 +93,7 @@ def attack_run(request: Request, out: Path, reporter: Reporter) -> dict[str, Any
     checks = _checks(target, groups, out, reporter)
     notes = [f"{name} was left out: {reason}" for name, reason in without.items()]
     notes += [f"{cell} was begun and is not finished: it is in no table" for cell in unfinished]
-    summary = _summary(target, groups, checks, notes)
+    summary = _summary(target, groups, checks, notes) | {"poison": poison_base(target, out, reporter)}
     write_json(out / "summary.json", summary)
     summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))
     with complete_file(out / "report.md") as part:
@@ -97,6 +101,7 @@ def attack_run(request: Request, out: Path, reporter: Reporter) -> dict[str, Any
     name = target.run.config.name
     draw_curves({name: summary}, out / "curves.png")
     draw_distances({name: summary}, out / "distances.png")
+    draw_poison({name: summary}, out / "poison.png")
     rows = _pictures(target, groups, store)
     if rows:
         draw_images(rows, out / "images.png")

@@ -54,6 +54,17 @@ def draw_distances(summaries: Summaries, path: Path) -> bool:
     return _draw_panels(panels, {}, "mean squared distance", list(summaries), path)
 
 
+def draw_poison(summaries: Summaries, path: Path) -> bool:
+    """Error against the number of flipped labels, greedily and at random. Whether there was anything to draw."""
+    panels: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    for name, summary in summaries.items():
+        for one in summary.get("poison", ()):  # of several graphs the last one is drawn
+            for title, errors in (("greedily", one["greedy"]), ("at random, mean", one["random"]["mean"])):
+                points = list(zip(one["counts"], errors, strict=True))
+                panels.setdefault(f"labels flipped {title}", {})[name] = points
+    return _draw_panels(panels, {}, "flipped labels of the base", list(summaries), path)
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class Row:

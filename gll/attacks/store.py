@@ -206,7 +206,7 @@ class Store:
                     f"{directory} holds results; add --resume to go on with them (what is finished is kept, further "
                     "attacks are added), or choose another folder by --out"
                 )
-            before = _read(file)
+            before = read_json(file)
             if before.get("format") != FORMAT:
                 raise ResultsError(f"{file} has another format, {before.get('format')!r}, than {FORMAT!r}")
             different = differences(before["about"], about)
@@ -245,7 +245,7 @@ class Store:
         """Every cell there is, in the order of their names."""
         if self.directory is None:
             return []
-        found = [_read(path)["cell"] for path in sorted((self.directory / "cells").glob("*.json"))]
+        found = [read_json(path)["cell"] for path in sorted((self.directory / "cells").glob("*.json"))]
         return [Cell(c["attack"], c["settings"], Kind(c["kind"]), c["threat"], c["chunk"]) for c in found]
 
     def chunks(self, cell: Cell) -> tuple[Chunk, ...]:
@@ -259,7 +259,7 @@ class Store:
         path = self._path(cell, "json")
         if not path.is_file():
             return ()
-        record = _read(path)
+        record = read_json(path)
         try:
             chunks = tuple(map(Chunk.from_dict, record["chunks"]))
             good = record["cell"] == cell.as_dict() and all(
@@ -336,7 +336,8 @@ def write_json(path: Path, record: Mapping[str, Any]) -> None:
         part.write_text(json.dumps(plain(record), indent=1, allow_nan=False) + "\n", encoding="utf-8")
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
+    """Read what `write_json` wrote."""
     try:
         return dict(json.loads(path.read_text(encoding="utf-8")))
     except ValueError:

@@ -142,6 +142,18 @@ def checks_grid(summary: Mapping[str, Any]) -> Grid:
     return Grid("Checks that distrust these numbers", ("check", "", "figure", "meaning"), tuple(rows), left=4)
 
 
+def poison_grid(summary: Mapping[str, Any]) -> Grid:
+    """The error by how many labels of the base are flipped, for each graph in which that was measured."""
+    rows = []
+    for one in summary.get("poison", ()):
+        figures = zip(one["counts"], one["greedy"], one["random"]["mean"], one["random"]["largest"], strict=True)
+        for count, *errors in figures:
+            share = f"{count:,} of {one['base']:,}"
+            rows.append((share, one["threat"]["queries"], f"{one['samples']:,}", *(percent(error) for error in errors)))
+    head = ("labels flipped", "queries", "samples", "greedily", "at random", "at random, largest")
+    return Grid("Wrong labels in the base: errors in percent", head, tuple(rows), left=2)
+
+
 def compared(
     summaries: Sequence[Mapping[str, Any]], paper: Mapping[str, Mapping[str, float]], eps: float | None = None
 ) -> Grid:
@@ -205,6 +217,10 @@ def report(summary: Mapping[str, Any]) -> str:
         lines += ["were made at that ε is in the last column."]
     for title, grid in (("Checks", checks_grid(summary)), ("Every attack", attacks_grid(summary))):
         lines += ["", f"## {title}", "", grid.markdown()]
+    if summary.get("poison"):
+        draws = summary["poison"][0]["draws"]
+        lines += ["", "## Wrong labels in the base", "", poison_grid(summary).markdown(), ""]
+        lines += [f"Images are left as they are. At random: the mean and the largest of {draws} draws."]
     lines += ["", "## What is in the graph", ""]
     lines += [f"- {text}" for text in dict.fromkeys(t for g in summary["groups"] for t in g["threats"])] or [
         "No graph."

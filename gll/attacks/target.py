@@ -50,6 +50,7 @@ class Request:
         head_at_test: a graph head in place of that of the run.
         gradient_of: whose gradient the attacks follow: own, mlp or gll.
         steps, restarts, queries: of the strong set.
+        poison: how many labels of the base to flip; empty: none.
         out: the folder; None: attack in that of the run.
         resume: go on with what is there.
         seed: of the base, the samples and all that is random.
@@ -73,6 +74,7 @@ class Request:
     steps: int = 40
     restarts: int = 2
     queries: int = 1000
+    poison: tuple[int, ...] = ()
     out: Path | None = None
     resume: bool = False
     seed: int = 0
@@ -86,6 +88,8 @@ class Request:
         bad = [e for e in self.eps if not 0 <= e < float("inf")] + [c for c in self.c if not 0 < c < float("inf")]
         if bad:
             raise ValueError(f"ε must be at least 0 and c above 0, both finite, got {bad[0]}")
+        if any(count < 1 for count in self.poison):
+            raise ValueError(f"--poison takes numbers of labels, from 1 on, got {min(self.poison)}")
         if "transfer" in (name.strip() for name in self.attacks.split(",")) and not self.transfer:
             raise ValueError("the attack 'transfer' needs runs to transfer from: --transfer RUN")
 
@@ -237,6 +241,21 @@ def numbers(option: str, text: str) -> tuple[float, ...]:
         return tuple(float(first) / math.prod(map(float, rest)) for first, *rest in parts)
     except (ValueError, ZeroDivisionError):
         raise ValueError(f"{option} takes numbers with commas between, such as 0.1,8/255; got {text!r}") from None
+
+
+def whole_numbers(option: str, text: str) -> tuple[int, ...]:
+    """Whole numbers with commas between.
+
+    >>> whole_numbers("--poison", "1,2,5")
+    (1, 2, 5)
+    >>> whole_numbers("--poison", "1.5")
+    Traceback (most recent call last):
+    ValueError: --poison takes whole numbers with commas between, such as 1,2,5; got '1.5'
+    """
+    try:
+        return tuple(int(part) for part in text.split(",")) if text.strip() else ()
+    except ValueError:
+        raise ValueError(f"{option} takes whole numbers with commas between, such as 1,2,5; got {text!r}") from None
 
 
 def _open(path: Path, root: Path | None) -> Run:
