@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Files that are there whole or not at all, and folders in which one process works at a time."""
 
 from __future__ import annotations
 
@@ -29,3 +29,21 @@ def complete_file(path: Path) -> Iterator[Path]:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def only_one(directory: Path, busy: Exception) -> Iterator[None]:
+    """Held while working in a directory: where another process holds it, `busy` is raised.
+
+    The lock goes with the process, whatever ends it. On Windows there is none.
+    """
+    with (directory / ".lock").open("w") as file:
+        try:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except ImportError:  # Windows: no such lock
+            pass
+        except OSError:
+            raise busy from None
+        yield

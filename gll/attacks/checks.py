@@ -75,12 +75,12 @@ def zero_gradients(model: nn.Module, images: Float[Tensor, "n ..."], labels: Int
     right = prediction(logits, labels) == labels
     zero = (gradient == 0).flatten(1).all(1)[right]
     figure = float(zero.double().mean()) if len(zero) else 0.0
-    return Check(
+    return _at_most(
+        FEW,
         "zero gradients",
         figure,
-        figure <= FEW,
-        f"{figure:.1%} of samples have a gradient of cross-entropy that is exactly zero"
-        + ("" if figure <= FEW else ": attacks by that gradient do nothing to them, and their error says nothing"),
+        f"{figure:.1%} of samples have a gradient of cross-entropy that is exactly zero",
+        "attacks by that gradient do nothing to them, and their error says nothing",
     )
 
 
@@ -91,12 +91,12 @@ def deterministic(model: nn.Module, images: Float[Tensor, "n ..."]) -> Check:
     """
     with own_random_state():
         figure = _difference(_probabilities(model, images), _probabilities(model, images))
-    return Check(
+    return _at_most(
+        SAME,
         "deterministic",
         figure,
-        figure <= SAME,
-        f"two calls with the same images differ by {figure:.2g} in a probability"
-        + ("" if figure <= SAME else ": average gradients over many calls before believing an error (AutoAttack rand)"),
+        f"two calls with the same images differ by {figure:.2g} in a probability",
+        "average gradients over many calls before believing an error (AutoAttack rand)",
     )
 
 
@@ -115,13 +115,12 @@ def batch_dependence(model: nn.Module, images: Float[Tensor, "n ..."], *, noise:
         together = _probabilities(model, images)
         apart = torch.cat([_probabilities(model, part) for part in images.split(half)])
     figure = _difference(together, apart)
-    passed = figure <= max(SAME, 3 * noise)
-    return Check(
+    return _at_most(
+        max(SAME, 3 * noise),
         "batch dependence",
         figure,
-        passed,
-        f"an answer changes by up to {figure:.2g} in a probability when half of the images are asked"
-        + ("" if passed else ": an error holds for this chunk only; ask for each image alone, or inductively"),
+        f"an answer changes by up to {figure:.2g} in a probability when half of the images are asked",
+        "an error holds for this chunk only; ask for each image alone, or inductively",
     )
 
 
@@ -138,12 +137,12 @@ def transfer_or_black_box_beats_white_box(evaluations: Iterable[Evaluation]) -> 
                 only = evaluation.fooled(ball, *BLACK) & ~evaluation.fooled(ball, *WHITE)
                 found.append((float(only.mean()), ball))
     figure, where = _largest(found)
-    return Check(
+    return _at_most(
+        FEW,
         "black box or transfer",
         figure,
-        figure <= FEW,
-        f"{figure:.1%} of samples are fooled by black-box or transferred images, and by no white-box attack ({where})"
-        + ("" if figure <= FEW else ": the gradient hides what is there to be found"),
+        f"{figure:.1%} of samples are fooled by black-box or transferred images, and by no white-box attack ({where})",
+        "the gradient hides what is there to be found",
     )
 
 
@@ -156,12 +155,12 @@ def single_step_beats_multi_step(evaluations: Iterable[Evaluation]) -> Check:
                 if one.ball == many.ball and _objective(one) == _objective(many):
                     found.append((one.error - many.error, one.ball))
     figure, where = _largest(found)
-    return Check(
+    return _at_most(
+        FEW,
         "single step",
         figure,
-        figure <= FEW,
-        f"the error of a single step is {figure:+.1%} beside that of many steps ({where})"
-        + ("" if figure <= FEW else ": many steps get lost, so the gradient does not point to the boundary"),
+        f"the error of a single step is {figure:+.1%} beside that of many steps ({where})",
+        "many steps get lost, so the gradient does not point to the boundary",
     )
 
 
@@ -176,12 +175,12 @@ def losses_disagree(evaluations: Iterable[Evaluation]) -> Check:
                 together = np.logical_or.reduce([o.inside(ball) for o in many])
                 found.append((float(together.mean() - np.logical_or.reduce(plain).mean()), ball))
     figure, where = _largest(found)
-    return Check(
+    return _at_most(
+        CLOSE,
         "losses disagree",
         figure,
-        figure <= CLOSE,
-        f"attacks on other objectives add {figure:.1%} to the error of those on cross-entropy ({where})"
-        + ("" if figure <= CLOSE else ": robustness against cross-entropy is masking; look at the worst case"),
+        f"attacks on other objectives add {figure:.1%} to the error of those on cross-entropy ({where})",
+        "robustness against cross-entropy is masking; look at the worst case",
     )
 
 
@@ -260,6 +259,12 @@ def run_checks(
         random,
         batch_dependence(model, images, noise=random.figure),
     )
+
+
+def _at_most(limit: float, name: str, figure: float, found: str, follows: str) -> Check:
+    """A check of a figure that should be small: what was found, and what follows where it is not."""
+    passed = figure <= limit
+    return Check(name, figure, passed, found if passed else f"{found}: {follows}")
 
 
 def _of_kind(evaluation: Evaluation, kind: Kind) -> list[Outcome]:

@@ -27,7 +27,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from gll.files import complete_file
+from gll.files import complete_file, only_one
 
 FORMAT = "gll.attack 1"
 PER_SAMPLE = ("clean", "predicted", "success", "linf", "l2")
@@ -228,15 +228,7 @@ class Store:
         if self.directory is None:
             yield
             return
-        with (self.directory / ".lock").open("w") as file:
-            try:
-                import fcntl
-
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except ImportError:  # Windows: no such lock
-                pass
-            except OSError:
-                raise ResultsError(f"another process is attacking into {self.directory}; wait for it") from None
+        with only_one(self.directory, ResultsError(f"another process is attacking into {self.directory}; wait for it")):
             for rest in (*self.directory.glob(".*.tmp"), *self.directory.glob("cells/.*.tmp")):
                 rest.unlink()
             yield

@@ -43,7 +43,7 @@ import gll
 from gll.data.fingerprint import changes, fingerprint
 from gll.data.samples import TrainTest
 from gll.data.splits import LabelSplit
-from gll.files import complete_file
+from gll.files import complete_file, only_one
 from gll.train.board import Board
 from gll.train.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
 from gll.train.config import Config, from_toml, to_toml
@@ -143,15 +143,8 @@ class Run:
         if not self.writes:
             yield
             return
-        with (self.directory / ".lock").open("w") as file:
-            try:
-                import fcntl
-
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except ImportError:  # Windows: no such lock
-                pass
-            except OSError:
-                raise RunError(f"another process is working on {self.directory}; wait for it, or stop it") from None
+        busy = RunError(f"another process is working on {self.directory}; wait for it, or stop it")
+        with only_one(self.directory, busy):
             self._rewind()
             self.board.open(self.directory / "tensorboard", self.metrics())
             try:
