@@ -425,6 +425,7 @@ def reproduce(
     jobs: Annotated[int, typer.Option(min=1, help="Processes; each takes a cell at a time.")] = 1,
     only: Annotated[str, typer.Option(help="Cells with these parts: 'resnet18, 2%, seed 0'.")] = "",
     tables: Annotated[bool, typer.Option("--tables", help="Write the pages with tables again.")] = False,
+    figures: Annotated[bool, typer.Option("--figures", help="Draw the figures again, and then --tables.")] = False,
     check: Annotated[bool, typer.Option("--check", help="Exit with 1 if such a page is out of date.")] = False,
     merge: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Take results from another folder of experiments.")
@@ -438,8 +439,8 @@ def reproduce(
     with problems_told("reproduce", OSError, ValueError):
         words = tuple(word for word in only.split(",") if word.strip())
         request = command.Request(
-            tuple(names or ()), scale.value, every, show, resume, device, seconds, jobs, words, tables, check, merge,
-            command.find_experiments(experiments), work,
+            tuple(names or ()), scale.value, every, show, resume, device, seconds, jobs, words, tables, figures, check,
+            merge, command.find_experiments(experiments), work,
         )  # fmt: skip
         code = command.run_reproduce(request, console)
     raise typer.Exit(code)

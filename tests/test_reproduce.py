@@ -260,6 +260,32 @@ def test_tables_show_ours_beside_the_papers(tiny: Experiment) -> None:
     assert (tables.Shown(tiny, "small").old, tables.Shown(tiny, "small").status) == (1, "done")
 
 
+def test_figures_are_drawn_from_what_was_kept(tiny: Experiment, tmp_path: Path) -> None:
+    root, pictures = tmp_path / "project" / "experiments", tmp_path / "project" / "docs" / "figures"
+    pictures.mkdir(parents=True)
+    shutil.copytree(REAL / "moons", root / "moons", ignore=shutil.ignore_patterns("results.json", "arrays"))
+    text = (root / "moons" / "config.toml").read_text().replace("options.epochs=2000", "options.epochs=2")
+    (root / "moons" / "config.toml").write_text(text)
+    shutil.copytree(tiny.folder, root / "tiny")
+    text = (root / "tiny" / "config.toml").read_text().replace("table = {", 'table = { figure = "curves",')
+    (root / "tiny" / "config.toml").write_text(text.replace("warmup = { epochs = 1", "warmup = { epochs = 0"))
+    where = ["--experiments", str(root), "--work", str(tmp_path / "work"), "--device", "cpu"]
+    found = CliRunner().invoke(app, ["reproduce", "--figures", *where])
+    assert list(pictures.iterdir()) == [], "nothing was run yet"
+    for name, only in (("moons", "softmax"), ("tiny", "mlp, seed 0")):
+        CliRunner().invoke(app, ["reproduce", name, "--scale", "small", "--only", only, *where])
+    found = CliRunner().invoke(app, ["reproduce", "--figures", *where])
+    assert found.exit_code == 0, found.output
+    names = ["reproduce-moons-initial.png", "reproduce-moons.png", "reproduce-tiny.png"]
+    assert sorted(path.name for path in pictures.iterdir()) == names
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in pictures.iterdir())
+    assert "](../docs/figures/reproduce-moons-initial.png)" in (root / "README.md").read_text()
+    assert CliRunner().invoke(app, ["reproduce", "--check", *where]).exit_code == 0
+    (root / "README.md").write_text("old")
+    stale = CliRunner().invoke(app, ["reproduce", "--check", *where])
+    assert (stale.exit_code, "out of date" in stale.output) == (1, True)
+
+
 def test_results_of_another_machine_are_merged(tiny: Experiment, tmp_path: Path) -> None:
     other = tmp_path / "other"
     shutil.copytree(tiny.folder.parent, other)

@@ -39,6 +39,7 @@ class Request:
     jobs: int = 1
     only: tuple[str, ...] = ()
     tables: bool = False
+    figures: bool = False
     check: bool = False
     merge: Path | None = None
     experiments: Path = Path("experiments")
@@ -104,14 +105,20 @@ def run_reproduce(request: Request, console: Console) -> int:
     experiments = load_all(request.experiments)
     for name in request.names:
         require_name("experiment", name, experiments)
-    if not (request.names or request.every or request.show or request.tables or request.check or request.merge):
+    pages_too = request.tables or request.figures or request.check
+    if not (request.names or request.every or request.show or request.merge or pages_too):
         raise ExperimentError(f"say which experiment: {', '.join(experiments)}; or --list, or --all")
     if request.merge is not None:
         merge(experiments, request.merge, console)
     if request.show:
         show_list(experiments, console)
     code = run_experiments(experiments, request, console) if request.names or request.every else 0
-    if request.tables or request.check:
+    if request.figures:
+        from gll.reproduce.figures import draw_all
+
+        for path in draw_all(experiments, request.experiments.resolve().parent / "docs" / "figures"):
+            console.print(Text(f"drew {path}"), soft_wrap=True)
+    if pages_too:
         code = code or write_pages(experiments, request.check and not request.tables, console)
     return code
 

@@ -28,7 +28,7 @@ from gll.train.toml import written
 
 SCALES = ("smoke", "small", "full")
 KEYS = ("title", "paper", "kind", "order", "table", "axes", "run", "options", "scales")
-TABLE_KEYS = ("rows", "columns", "figures", "digits", "better")
+TABLE_KEYS = ("rows", "columns", "figures", "digits", "better", "figure")
 
 
 class ExperimentError(ValueError):

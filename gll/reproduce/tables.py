@@ -147,11 +147,22 @@ def pages(experiments: Mapping[str, Experiment]) -> dict[Path, str]:
     sections = {name: section(experiment, states[name]) for name, experiment in experiments.items()}
     whole = _overview(experiments, states)
     root = next(iter(experiments.values())).folder.resolve().parent
-    found = {root / "README.md": _readme(experiments, whole, sections)}
-    docs = root.parent / "docs" / "reproduce.md"
-    if docs.is_file():
-        found[docs] = _filled(docs.read_text(encoding="utf-8"), whole, sections)
+    docs = root.parent / "docs"
+    drawn = {name: sorted((docs / "figures").glob(f"reproduce-{name}*.png")) for name in experiments}
+
+    def shown(prefix: str) -> dict[str, str]:
+        return {name: text + _pictures(drawn[name], prefix) for name, text in sections.items()}
+
+    found = {root / "README.md": _readme(experiments, whole, shown("../docs/figures"))}
+    page = docs / "reproduce.md"
+    if page.is_file():
+        found[page] = _filled(page.read_text(encoding="utf-8"), whole, shown("figures"))
     return found
+
+
+def _pictures(paths: Sequence[Path], prefix: str) -> str:
+    """Links to pictures."""
+    return "".join(f"\n\n![{path.stem.removeprefix('reproduce-')}]({prefix}/{path.name})" for path in paths)
 
 
 def _overview(experiments: Mapping[str, Experiment], states: Mapping[str, Mapping[str, Shown]]) -> str:

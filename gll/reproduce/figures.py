@@ -1,0 +1,131 @@
+"""The paper's figures, drawn from records: the grid of two moons, the curves of FashionMNIST, errors under attack.
+
+An experiment whose config says `figure = NAME` in [table] has one. Pictures go to docs/figures/reproduce-NAME*.png, and
+are shown where the tables are.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gll.files import complete_file
+from gll.names import require_name
+from gll.reproduce.experiment import Experiment
+from gll.reproduce.kinds import kind_of
+from gll.reproduce.tables import Shown, states_of
+
+COLOURS = 64  # of a picture on a page; more make it larger and no clearer
+
+
+def draw_all(experiments: Mapping[str, Experiment], folder: Path) -> list[Path]:
+    """Draw every figure there are records for, of the largest scale that has some. Returns the pictures."""
+    made = []
+    for experiment in experiments.values():
+        name = experiment.text["table"].get("figure")
+        run = [shown for shown in states_of(experiment).values() if shown.found] if name else []
+        if run and name:
+            require_name(f"figure of {experiment.name}", name, FIGURES)
+            made += FIGURES[name](run[-1], folder / f"reproduce-{experiment.name}")
+    for path in made:
+        _smaller(path)
+    return made
+
+
+def moons(shown: Shown, path: Path) -> list[Path]:
+    """The initial embedding, and the grid: a row a head, a column an epoch. Only of what is finished."""
+    import numpy as np
+
+    from gll.moons import Study, draw
+
+    studies = []
+    for cell in kind_of(shown.experiment).cells(shown.experiment, shown.scale):
+        file = shown.experiment.folder / "arrays" / f"{cell.folder}.npz"
+        if file.is_file():
+            tau = cell.point.options()["tau"]
+            study = Study(None if tau == "softmax" else float(tau), cell.point.seed)
+            with np.load(file, allow_pickle=False) as arrays:
+                study.snapshots = {int(name.split()[1]): arrays[name] for name in arrays}
+            studies.append(study)
+    if not studies:
+        return []
+    pictures = [path.with_name(f"{path.name}-initial.png"), path.with_name(f"{path.name}.png")]
+    first = Study(studies[0].tau, 0)
+    first.name, first.snapshots = "all heads", {0: studies[0].snapshots[0]}
+    draw([first], pictures[0])
+    draw(studies, pictures[1])
+    return pictures
+
+
+def curves(shown: Shown, path: Path) -> list[Path]:
+    """Training loss, and test error of every head that was tested, against the epoch: means over seeds."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 4.2), layout="constrained")
+    FigureCanvasAgg(figure)
+    loss, error = figure.subplots(1, 2)
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for place, record in shown.found:
+        groups.setdefault(", ".join(place.values()), []).append(record["more"]["curves"])
+    for number, (name, members) in enumerate(groups.items()):
+        colour = f"C{number % 10}"
+        loss.plot(*_mean([one["train loss"] for one in members]), color=colour, label=name)
+        tests = [key for key in members[0] if key.startswith("test ") and key.endswith(" error")]
+        for style, key in zip(("-", "--", ":"), tests, strict=False):
+            label = f"{name} (by {key.split()[1]})" if len(tests) > 1 else name
+            error.plot(*_mean([one[key] for one in members if key in one]), style, color=colour, label=label)
+    for axis, title in ((loss, "training loss"), (error, "test error, %")):
+        axis.set_xlabel("epoch")
+        axis.set_title(title, fontsize=10)
+        axis.legend(fontsize=7)
+        axis.grid(alpha=0.3)
+    error.set_yscale("log")
+    picture = path.with_suffix(".png")
+    with complete_file(picture) as part:
+        figure.savefig(part, format="png", dpi=110)
+    return [picture]
+
+
+def _mean(members: Sequence[Sequence[Sequence[float | None]]]) -> tuple[list[float], list[float]]:
+    """Epochs that all members have, and the mean of their values there.
+
+    >>> _mean([[[1, 2.0], [2, 4.0]], [[1, 4.0], [2, None]]])
+    ([1], [3.0])
+    """
+    tables = [{epoch: value for epoch, value in one if value is not None} for one in members]
+    epochs = [epoch for epoch in tables[0] if epoch is not None and all(epoch in table for table in tables)]
+    return epochs, [statistics.fmean(table[epoch] for table in tables) for epoch in epochs]
+
+
+def attacks(shown: Shown, path: Path) -> list[Path]:
+    """Of every data set: error against ε and c, and against the distance of CW. The first seed."""
+    from gll.attacks.plots import draw_curves, draw_distances
+
+    groups: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for place, record in shown.found:
+        data, *model = place.values()
+        groups.setdefault(data, {}).setdefault(", ".join(model), record["more"]["summary"])
+    made = []
+    for data, summaries in groups.items():
+        for draw, what in ((draw_curves, "curves"), (draw_distances, "distances")):
+            picture = path.with_name(f"{path.name}-{data}-{what}.png")
+            if draw(summaries, picture):
+                made.append(picture)
+    return made
+
+
+FIGURES: dict[str, Callable[[Shown, Path], list[Path]]] = {"moons": moons, "curves": curves, "attacks": attacks}
+"""Every figure by its name."""
+
+
+def _smaller(path: Path) -> None:
+    """Fewer colours."""
+    from PIL import Image
+
+    with Image.open(path) as picture:
+        small = picture.convert("RGB").quantize(COLOURS)
+    with complete_file(path) as part:
+        small.save(part, format="png", optimize=True)
