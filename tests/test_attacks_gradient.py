@@ -176,7 +176,7 @@ class GraphModel(nn.Module):
 @pytest.mark.parametrize("objective", [CrossEntropy(), Margin()], ids=str)
 def test_gradients_through_the_layer(objective, inductive):
     model = GraphModel(inductive)
-    x, y = torch.rand(3, 2, 2, dtype=torch.float64, requires_grad=True), torch.tensor([0, 1, 2])
+    x, y = torch.rand(2, 2, 2, dtype=torch.float64, requires_grad=True), torch.tensor([0, 2])
     assert torch.autograd.gradcheck(lambda x: objective(model(x), y), x)
     gradient, logits = input_gradient(model, x, y, objective)
     (expected,) = torch.autograd.grad(objective(model(x), y).sum(), x)

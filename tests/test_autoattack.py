@@ -92,7 +92,7 @@ def test_a_graph_victim_is_judged_as_a_whole(queries: Queries) -> None:
     images.flatten(1)[torch.arange(60), 5 * y] += 0.4
     victim = GraphVictim(
         nn.Flatten(), GraphLearningLayer(4, k=8), images[:40], y[:40], threat=ThreatModel("images", queries=queries)
-    ).sharpened()
+    ).sharpened(fast=True)
     x, truth = images[40:].double(), y[40:]
     result = AutoAttack(0.1, **SMALL)(victim, x, truth)
     assert torch.equal(result.success, victim(result.images).argmax(1) != truth)

@@ -47,7 +47,7 @@ def line_search(model: nn.Module, start: torch.Tensor, label: int) -> float:
     found = wrong(grid.expand(1000, 200))
     first = found.int().argmax(1, keepdim=True)
     low, high = grid[(first - 1).clamp(min=0)], grid[first]
-    for _ in range(30):
+    for _ in range(20):  # to 1e-8
         middle = (low + high) / 2
         there = wrong(middle)
         low, high = torch.where(there, low, middle), torch.where(there, middle, high)
