@@ -7,12 +7,13 @@ of one cell the later counts. Records of settings that are no longer asked for s
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from gll.files import complete_file
+from gll.files import complete_file, only_one
 from gll.reproduce.experiment import Cell, Experiment, ExperimentError
 
 FORMAT = "gll.results 1"
@@ -38,7 +39,7 @@ def read_records(path: Path) -> dict[str, Record]:
 
 def add_records(path: Path, more: Iterable[Record]) -> int:
     """Put records into a results.json. Those with a later date replace. Returns how many were new or newer."""
-    with alone(path.with_name(".results.lock")):
+    with alone(path.parent):
         there = read_records(path)
         fresh = {r["key"]: r for r in more if r["key"] not in there or r["date"] > there[r["key"]]["date"]}
         if fresh:
@@ -73,30 +74,24 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def alone(path: Path) -> Iterator[None]:
-    """Wait until no other process is in here."""
-    with path.open("w") as file:
+def claimed(folder: Path) -> Iterator[bool]:
+    """True if this process may work in a folder: no other does. A killed process has no claim any more."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
         try:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX)
-        except ImportError:  # Windows: no such lock
-            pass
-        yield
+            stack.enter_context(only_one(folder, BlockingIOError()))
+            mine = True
+        except BlockingIOError:
+            mine = False
+        yield mine
 
 
 @contextmanager
-def claimed(folder: Path) -> Iterator[bool]:
-    """True if this process may work on a cell: no other does. A killed process has no claim any more."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".claim").open("w") as file:
-        try:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except ImportError:  # Windows: no such lock
-            pass
-        except OSError:
-            yield False
-            return
-        yield True
+def alone(folder: Path) -> Iterator[None]:
+    """Wait until no other process is in a folder."""
+    while True:
+        with claimed(folder) as mine:
+            if mine:
+                yield
+                return
+        time.sleep(0.05)

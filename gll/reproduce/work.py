@@ -111,6 +111,7 @@ class Work:
         self.reporter.say(f"{self.experiment.name} ({self.scale}): {cell.title}")
         where, begun = environment(), time.monotonic()
         before = _progress(folder)
+        write_json(folder / "progress.json", before)  # begun, even if this process is killed
         try:
             outcome = self.kind.run(self.experiment, cell, place)
         except (ValueError, OSError, ImportError, NonFiniteError) as error:
