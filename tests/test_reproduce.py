@@ -83,6 +83,23 @@ def test_cells_are_the_grid_with_every_seed_and_heads_share_a_warm_up(tiny: Expe
     assert len({cell.key for cell in cells}) == 6
 
 
+def test_label_rates_share_a_warm_up_that_uses_no_labels(tiny: Experiment) -> None:
+    text = (tiny.folder / "config.toml").read_text()
+    text = text.replace("[axes.head]\n", '[axes.labels]\nfew = ["data.labels=5 each"]\nmore = []\n[axes.head]\n')
+    text = text.replace('rows = ["head"]', 'rows = ["labels", "head"]')
+    (tiny.folder / "expected.json").write_text('{"values": {}}')
+    (tiny.folder / "config.toml").write_text(text)
+    both = work_on(load_experiment(tiny.folder)).cells
+    assert sum(cell.role == WARM_UP for cell in both) == 4  # the best state is kept, by labels
+    (tiny.folder / "config.toml").write_text(
+        text.replace("warmup = { epochs = 1", 'warmup = { keep = "last", epochs = 1')
+    )
+    work = work_on(load_experiment(tiny.folder), "mlp", "seed 0")
+    assert [c.title for c in work.cells if c.role] == ["warm-up, seed 0", "warm-up, seed 1"]
+    assert work.run() == []
+    assert len(work.done()) == 3
+
+
 def test_stopped_cells_go_on_to_the_same_numbers_and_finished_ones_are_never_repeated(
     tiny: Experiment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -1,7 +1,7 @@
 """Cells that are training runs: `gll train` with the settings of a point. Equal warm-ups are made once, and shared.
 
-A warm-up depends on data, labels, seed, encoder and [warmup], not on the head. So where heads are compared, each
-warm-up is a cell of its own that the others need. It takes most of the time of such a table.
+A warm-up depends on data, seed, encoder and [warmup], and on the labels if it uses any; not on the head. So where heads
+are compared, each warm-up is a cell of its own that the others need. It takes most of the time of such a table.
 """
 
 from __future__ import annotations
@@ -55,8 +55,9 @@ def warm_settings(config: Config) -> dict[str, Any]:
     known = told(config)
     own = {key: value for key, value in known.items() if key.startswith(("warmup.", "data.")) or key in SHARED}
     own.pop("warmup.keep_projection", None)
-    augmented = ("data.augment", "data.augment_options")  # of the head's training; the views have their own
-    return {key: value for key, value in own.items() if key not in augmented}
+    free = ["data.augment", "data.augment_options"]  # of the head's training; the views have their own
+    free += [] if config.warmup.uses_labels else ["data.labels"]
+    return {key: value for key, value in own.items() if key not in free}
 
 
 def common_place(points: list[Point]) -> Point:

@@ -181,6 +181,11 @@ class WarmupConfig:
             _check(getattr(self, key) >= least, f"warmup.{key}", getattr(self, key), f"at least {least}")
         _check(all(d >= 1 for d in self.projection), "warmup.projection", self.projection, "sizes of at least 1")
 
+    @property
+    def uses_labels(self) -> bool:
+        """Whether labels have a say in what comes out: in the loss, in what is kept, or in when it stops."""
+        return self.gamma != 1.0 or self.keep == "best" or self.patience > 0
+
 
 @final
 @dataclass(frozen=True)

@@ -189,7 +189,7 @@ def make_batches(config: Config, labels: Tensor, split: LabelSplit, ranks: Ranks
 
 
 def check_same_start(config: Config, split: LabelSplit, data: Mapping[str, Any] | None, source: Run) -> None:
-    """A warm-up may be shared by runs that differ in their head, not by runs that hide other labels.
+    """A warm-up may be shared by runs that differ in their head, not by runs that hide other labels, if it used any.
 
     Args:
         config, split, data: those of the run that wants it; of the data, the fingerprint.
@@ -204,7 +204,8 @@ def check_same_start(config: Config, split: LabelSplit, data: Mapping[str, Any] 
     found = changes(data, source.fingerprint) if data is not None and source.fingerprint is not None else []
     if found:
         raise RunError(f"warmup.from: {source.directory} was made with other data: it had {' and '.join(found)}")
-    if len(split) != len(source.split) or not torch.equal(split.labelled, source.split.labelled):
+    same = len(split) == len(source.split) and torch.equal(split.labelled, source.split.labelled)
+    if source.config.warmup.uses_labels and not same:
         raise RunError(
             f"warmup.from: {source.directory} was made with other labels; use the same data.labels and seed in both"
         )
