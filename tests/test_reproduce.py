@@ -78,6 +78,10 @@ def values(experiment: Experiment) -> dict[str, Any]:
 def test_cells_are_the_grid_with_every_seed_and_heads_share_a_warm_up(tiny: Experiment) -> None:
     cells = work_on(tiny).cells
     titles = [cell.title for cell in cells]
+    text = (tiny.folder / "config.toml").read_text().replace('head = ["mlp"] }', 'head = ["mlp", "gll"] }')
+    (tiny.folder / "config.toml").write_text(text.replace("set = [", 'without = ["gll"]\nset = ['))
+    left = work_on(load_experiment(tiny.folder), scale="smoke").cells
+    assert [cell.title for cell in left] == ["mlp, seed 0"]
     assert titles == ["warm-up, seed 0", "gll, seed 0", "mlp, seed 0", "warm-up, seed 1", "gll, seed 1", "mlp, seed 1"]
     assert [cell.needs for cell in cells[:3]] == ["", cells[0].key, cells[0].key]
     assert len({cell.key for cell in cells}) == 6
@@ -320,6 +324,7 @@ def test_results_of_another_machine_are_merged(tiny: Experiment, tmp_path: Path)
         ('rows = ["head"]', 'rows = ["tail"]', "rows and columns of its table are"),
         ('only = { head = ["mlp"] }', 'only = { head = ["cnn"] }', "unknown head 'cnn'"),
         ("[scales.small]", "[scales.tiny]", "unknown scale 'tiny'"),
+        ('only = { head = ["mlp"] }', 'without = ["cnn"]', "unknown place to leave out 'cnn'"),
         ("order = 1", "", "config.toml has no order"),
         ("order = 1", "order = ", "Invalid value"),
     ],

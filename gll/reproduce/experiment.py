@@ -7,6 +7,7 @@
     seeds = [0]
     only = { head = ["gll"] }
     set = ["train.epochs=1"]
+    without = ["mlp"]                 points to leave out, by name
     axes.head.gll = ["base.size=20"]  what is set for some of them
 
 What is set later wins: [run], then the axes in their order, then the scale. Nothing here needs PyTorch.
@@ -111,6 +112,11 @@ class Cell:
         plain = "".join(c if c.isascii() and c.isalnum() else "-" for c in words)
         return f"{'-'.join(part for part in plain.split('-') if part)}-{self.key[:8]}"
 
+    @property
+    def path(self) -> str:
+        """Where it is at work, below out/reproduce. What others need is shared by all experiments."""
+        return f"{self.role}/{self.key}" if self.role else f"{self.experiment}/{self.scale}/{self.folder}"
+
     def matches(self, words: Iterable[str]) -> bool:
         """Whether every word is one of its parts: a name on an axis, "seed 0", or its role."""
         parts = {part.lower() for part in self.title.split(", ")}
@@ -161,6 +167,8 @@ class Experiment:
         shared = [*_flat(self.text.get("run", {})), *_flat({"options": self.text.get("options", {})})]
         for seed, *names in itertools.product(at["seeds"], *(values for values in axes.values())):
             place = tuple(zip(axes, names, strict=True))
+            if name_of(dict(place)) in at.get("without", ()):
+                continue
             own = [text for axis, name in place for text in axes[axis][name]]
             late = [text for axis, name in place for text in more.get(axis, {}).get(name, ())]
             yield Point(place, seed, (*shared, *own, *at.get("set", ()), *late))
@@ -223,12 +231,14 @@ def _check(name: str, text: Mapping[str, Any], expected: Mapping[str, Any]) -> N
         raise ValueError(f"rows and columns of its table are {shown}, but its axes are {list(axes)}")
     for scale, at in text["scales"].items():
         require_name("scale", scale, SCALES)
-        require_options("scale", scale, at, ("seeds", "only", "set", "axes", "about"))
+        require_options("scale", scale, at, ("seeds", "only", "without", "set", "axes", "about"))
         for axis, names in [*at.get("only", {}).items(), *at.get("axes", {}).items()]:
             require_name("axis", axis, axes)
             for value in names:
                 require_name(axis, value, axes[axis])
     places = {name_of(dict(zip(axes, names, strict=True))) for names in itertools.product(*axes.values())}
+    for left in (name for at in text["scales"].values() for name in at.get("without", ())):
+        require_name("place to leave out", left, places)
     for place, values in expected["values"].items():
         require_name("place in expected.json", place, places)
         require_options("place", place, values, text["table"]["figures"])

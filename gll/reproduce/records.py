@@ -54,7 +54,7 @@ def done_records(experiment: Experiment, cells: Iterable[Cell], work: Path) -> d
     stored = read_records(experiment.folder / "results.json")
     found = {}
     for cell in cells:
-        own = read_record(work / experiment.name / cell.scale / cell.folder)
+        own = read_record(work / cell.path)
         record = own or stored.get(cell.key)
         if record is not None:
             found[cell.key] = record

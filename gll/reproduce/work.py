@@ -53,7 +53,7 @@ class Work:
 
     def folder(self, cell: Cell) -> Path:
         """Of a cell."""
-        return self.root / self.experiment.name / cell.scale / cell.folder
+        return self.root / cell.path
 
     def done(self) -> dict[str, Record]:
         """Every finished cell."""
