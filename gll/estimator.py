@@ -39,7 +39,7 @@ from gll.solvers.auto import Auto
 from gll.solvers.base import AbstractLinearSolver
 from gll.solvers.multilevel import Multilevel
 from gll.solvers.newton import Newton
-from gll.targets import Targets, read_column
+from gll.targets import Targets, read_column, read_soft
 from gll.unreached import Unreached
 
 __all__ = ["PRECOMPUTED", "RTOL", "GraphLearningClassifier"]
@@ -247,12 +247,22 @@ class GraphLearningClassifier(ClassifierMixin, BaseEstimator):
 
         Args:
             X: as in `predict`.
-            y: (m,) true classes.
+            y: (m,) true classes, or (m, C) soft labels, of which the likeliest class counts.
             sample_weight: (m,) how much every row counts.
         """
         predicted = self.predict(X)
-        label, known = read_column(y)
-        if self.classes_.dtype.kind in "if" and (self.classes_ == -1).any() and label.dtype.kind in "if":
+        soft = read_soft(y, tuple(self.classes_))
+        if soft is None:
+            label, known = read_column(y)
+        else:
+            _, value, known = soft
+            label = self.classes_[value.argmax(1)]
+        if (
+            soft is None
+            and self.classes_.dtype.kind in "if"
+            and (self.classes_ == -1).any()
+            and label.dtype.kind in "if"
+        ):
             known = known | (label == -1)
         if len(label) != len(predicted):
             raise ValueError(f"X has {len(predicted)} rows, but y {len(label)}")

@@ -211,7 +211,12 @@ class AbstractMethod(ABC):
         share = torch.where(largest > 0, weight / torch.where(largest > 0, largest, 1), 1)
         share = share / share.sum(1, keepdim=True)
         score = torch.einsum("qk,qkc->qc", share.to(propagation.score.dtype), propagation.score[index])
-        return propagation.readout(score)
+        probability = propagation.readout(score)
+        if propagation.unreached is None:
+            return probability
+        # Beside unreached nodes only: no prior for what is not known, as for these nodes themselves.
+        lost = (propagation.unreached[index] | (share == 0)).all(1)
+        return torch.where(lost[:, None], Readout(propagation.readout.scale)(score), probability)
 
 
 def _tell_shares(probability: Tensor, prior: Tensor, mass: Tensor | None) -> None:

@@ -29,7 +29,7 @@ def wnll(graph: Graph, labels: Labels) -> Graph:
     >>> wnll(path, Labels(torch.tensor([0]), torch.ones(1, 1))).weight.tolist()
     [2.0, 1.0]
     """
-    gamma = torch.ones_like(graph.weight.detach()[:1]).repeat(graph.num_nodes)
+    gamma = graph.weight.detach().new_ones(graph.num_nodes)
     gamma[labels.index.long()] = graph.num_nodes / len(labels.index)
     return _mean_weighted(graph, gamma)
 
@@ -50,7 +50,7 @@ def poisson(
 
     Differentiable in: `graph.weight`.
     """
-    marks = torch.zeros_like(graph.weight.detach()[:1]).repeat(graph.num_nodes)[:, None]
+    marks = graph.weight.detach().new_zeros(graph.num_nodes, 1)
     marks[labels.index.long()] = 1
     source = marks - component_mean(marks, graph.components)
     gamma = solve(Poisson(source=source), graph, solver=solver).value[:, 0]

@@ -268,18 +268,18 @@ def read_soft(
         raise ValueError(f"soft labels have {value.shape[1]} columns, but there are {len(expected)} classes")
     missing = np.isnan(value)
     known = ~missing.all(1) & (np.where(missing, 0, value) != 0).any(1)
-    bad = known & ~((value >= 0) & np.isfinite(value)).all(1)
-    if bad.any():
-        raise ValueError(
-            f"{int(bad.sum())} rows of soft labels hold negative, infinite or some missing values, the first being row "
-            f"{int(bad.argmax())}"
-        )
     if counted and (odd := known & (value.sum(1) != 1)).any():
         # Most likely several outputs a row, or a matrix of class numbers: not what its shares would make of it.
         raise ValueError(
             f"y is a matrix of integers of shape {value.shape}, but {int(odd.sum())} rows are not one-hot, the first "
             f"being row {int(odd.argmax())}: {value[odd.argmax()].astype(int).tolist()[:8]}. Multi-output labels are "
             "not supported; shares of the classes (soft labels) are fractions: divide rows by their sums"
+        )
+    bad = known & ~((value >= 0) & np.isfinite(value)).all(1)
+    if bad.any():
+        raise ValueError(
+            f"{int(bad.sum())} rows of soft labels hold negative, infinite or some missing values, the first being row "
+            f"{int(bad.argmax())}"
         )
     total = np.where(known, np.where(missing, 0, value).sum(1), 1)
     value = np.where(known[:, None], value / total[:, None], 0)

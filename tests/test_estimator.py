@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -232,3 +233,43 @@ def test_calibration_without_labels_to_hide_says_so() -> None:
     x, _, y = blobs(labels=1)
     with pytest.warns(UserWarning, match="calibrate=True needs labels that can be hidden"):
         assert GraphLearningClassifier("laplace", calibrate=True).fit(x, y).temperature_ == 1
+
+
+@pytest.mark.parametrize("method", ["laplace", "poisson", "poisson-mbo", "volume-mbo", "auto"])
+def test_a_class_prior_says_nothing_about_new_points_beside_an_unreached_cluster(method: str) -> None:
+    X, truth, _ = blobs()
+    X = np.r_[X, X[:30] + 1000]
+    y = np.full(len(X), -1)
+    for c in np.unique(truth):
+        y[np.flatnonzero(truth == c)[:3]] = c
+    classes = len(np.unique(truth))
+    prior = np.full(classes, 0.2 / (classes - 1))
+    prior[0] = 0.8
+    model = GraphLearningClassifier(method, class_prior=None if method == "volume-mbo" else prior)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of unreached points, and of a prior that cannot be met
+        model.fit(X, y)
+    np.testing.assert_allclose(model.label_distributions_[-1], 1 / classes)
+    np.testing.assert_allclose(model.predict_proba(X[-1:] + 1e-3), [[1 / classes] * classes])
+    assert model.predict_proba(X[:1] + 1e-3).max() > 1.1 / classes
+
+
+def test_score_of_soft_labels_is_that_of_their_likeliest_class() -> None:
+    X, truth, _ = blobs()
+    classes = np.unique(truth)
+    hard = np.array(["no", "yes", "maybe", "other"])[truth]
+    soft = 0.6 * np.eye(len(classes))[np.searchsorted(np.unique(hard), hard)] + 0.4 / len(classes)
+    y = np.where(np.arange(len(truth)) % 4 == 0, hard, None)
+    model = GraphLearningClassifier("laplace").fit(X, y)
+    assert model.score(X, soft) == model.score(X, hard)
+    soft[::2] = np.nan
+    assert model.score(X, soft) == model.score(X[1::2], hard[1::2])
+
+
+@pytest.mark.parametrize("method", ["auto", "laplace", "wnll", "poisson", "poisson-mbo", "soft", "nearest"])
+def test_a_graph_without_edges_leaves_all_but_the_labels_unreached(method: str) -> None:
+    y = [0, 1] + [-1] * 18
+    with pytest.warns(UnreachedWarning):
+        model = GraphLearningClassifier(method, metric="precomputed").fit(np.zeros((20, 20)), y)
+    assert model.n_unreached_ == 18
+    assert model.transduction_[:2].tolist() == [0, 1]
