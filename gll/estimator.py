@@ -73,7 +73,7 @@ class GraphLearningClassifier(ClassifierMixin, BaseEstimator):
         label_distributions_: (n, C) probabilities of every row of X.
         entropy_, margin_: (n,) uncertainty of every row: entropy in nats, and the lead of the best class over the next.
         n_iter_: iterations of the solver.
-        n_unreached_: number of rows that no label reaches.
+        n_unreached_, unreached_: number of rows that no label reaches, and (n,) which they are.
         recall_: share of true neighbours that the search found, on a sample; 1.0 for an exact search.
         temperature_: of the probabilities; 1.0 unless `calibrate`.
         description_: what ran, and why.
@@ -134,6 +134,7 @@ class GraphLearningClassifier(ClassifierMixin, BaseEstimator):
         method, search = method_of(self.method, self.method_options), search_of(self.search, self._seed)
         if self.device is not None:
             find_device(self.device)
+        Unreached(self.unreached)  # raises for what is none of them, before any work is done
         metric = None if self.metric == PRECOMPUTED else Metric(self.metric)
         with stages("checks"):
             known, x = read_x(self, X, fitted=False)
@@ -297,6 +298,7 @@ class GraphLearningClassifier(ClassifierMixin, BaseEstimator):
         top = np.partition(probability, -2, axis=1)[:, -2:]
         lost = fitted.propagation.unreached
         unreached = np.zeros(len(fitted.row), np.bool_) if lost is None else lost.cpu().numpy()
+        alone = np.where(fitted.node >= 0, unreached[fitted.node], False)
         with np.errstate(divide="ignore", invalid="ignore"):
             entropy = 0 - np.where(probability > 0, probability * np.log(probability), 0).sum(1)
         results = {
@@ -308,7 +310,8 @@ class GraphLearningClassifier(ClassifierMixin, BaseEstimator):
             "entropy_": entropy,
             "margin_": top[:, 1] - top[:, 0],
             "n_iter_": fitted.propagation.steps,
-            "n_unreached_": int(unreached[fitted.node[fitted.node >= 0]].sum()),
+            "n_unreached_": int(alone.sum()),
+            "unreached_": alone,
             "recall_": share,
             "temperature_": fitted.temperature,
             "description_": fitted.propagation.description,

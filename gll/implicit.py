@@ -204,7 +204,7 @@ def solve(
         value = torch.where(dropped[:, None], fallback_values(policy, equation, graph, labels, dropped, value), value)
         warnings.warn(
             f"{count} of {n} nodes are not connected to any labelled node (in {str(dtype)[6:]}) and got the "
-            f"'{policy.value}' fallback; see Solution.unreached_nodes",
+            f"'{policy.value}' fallback; see Solution.unreached_nodes, or unreached_ of a classifier",
             UnreachedWarning,
             stacklevel=2,
         )

@@ -192,7 +192,7 @@ class AbstractMethod(ABC):
             if not told:
                 warnings.warn(
                     f"{int(lost.sum())} of {graph.num_nodes} nodes are not connected to any labelled node and got the "
-                    f"'{policy.value}' fallback; see Propagation.unreached",
+                    f"'{policy.value}' fallback; see Propagation.unreached, or unreached_ of a classifier",
                     UnreachedWarning,
                     stacklevel=2,
                 )

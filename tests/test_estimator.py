@@ -138,6 +138,7 @@ def test_unreached_rows_are_rows_and_keep_their_answer_when_asked_again() -> Non
     with pytest.warns(UnreachedWarning):
         model = GraphLearningClassifier("laplace", n_neighbors=5, class_prior=[0.2, 0.2, 0.6]).fit(away, y)
     assert model.n_unreached_ == 20
+    np.testing.assert_array_equal(np.flatnonzero(model.unreached_), np.arange(len(x), len(away)))
     np.testing.assert_array_equal(model.predict_proba(away), model.label_distributions_)
 
 

@@ -168,7 +168,7 @@ def reached(policy: str, graph: gll.Graph) -> gll.Solution:
     assert len(caught) == 1  # once a solve
     assert str(caught[0].message) == (
         f"3 of 6 nodes are not connected to any labelled node (in float64) and got the '{policy}' fallback; "
-        "see Solution.unreached_nodes"
+        "see Solution.unreached_nodes, or unreached_ of a classifier"
     )
     return solution
 
