@@ -107,18 +107,31 @@ class Model:
         self.fetched += 1
         return normalize(images, self.data), self.data.train_labels[index]
 
-    def logits(self, x: Tensor, y: Tensor) -> Tensor:
+    def features(self, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+        """What the head takes: features, and those of the base with its classes if it has one."""
         with self.autocast():
             z = self.encoder(x)
-            if self.base == 0:
-                return self.head(z)
-            base, rest = z.split([self.base, len(z) - self.base])  # one operation backward, where two slices are five
-            return self.head(rest, base, y)
+        if self.base == 0:
+            return (z,)
+        base, rest = z.split([self.base, len(z) - self.base])  # one operation backward, where two slices are five
+        return rest, base, y[: self.base]
+
+    def logits(self, x: Tensor, y: Tensor) -> Tensor:
+        with self.autocast():
+            return self.head(*self.features(x, y))
 
     def step(self, x: Tensor, y: Tensor) -> None:
+        """As that of `gll train`: the verdict on the graph is read while the GPU is at the backward pass."""
         self.optimizer.zero_grad(set_to_none=True)
-        loss = self.head.loss(self.logits(x, y[: self.base]).float(), y[self.base :])
-        loss.backward()
+        z = self.features(x, y)
+        with self.autocast():
+            logits, sound = self.head.attempt(*z)
+        self.head.loss(logits.float(), y[self.base :]).backward(retain_graph=sound is not None)
+        if sound is not None and not sound():
+            self.optimizer.zero_grad(set_to_none=True)
+            with self.autocast():
+                logits = self.head(*z)
+            self.head.loss(logits.float(), y[self.base :]).backward()
         self.optimizer.step()
 
     def train_round(self, steps: int) -> list[float]:

@@ -45,8 +45,13 @@ class AbstractEquation(ABC):
     linear: ClassVar[bool] = False  # φ(q) = q, and σ is linear in u: one linear solve instead of Newton's method
     coupled: ClassVar[bool] = False  # σ couples the columns
     labels_are_boundary: ClassVar[bool] = True  # u = g on labelled nodes
-    singular: ClassVar[bool] = False  # determined up to a constant per component
+    scores: ClassVar[bool] = False  # u is a score of any sign, whose softmax is a probability; else u is one itself
     needs_start: ClassVar[bool] = False
+
+    @property
+    def singular(self) -> bool:
+        """Whether u is determined up to a constant per component only."""
+        return False
 
     def flux(self, q: Tensor, x: Tensor, y: Tensor) -> Tensor:
         """φ(q, x, y) on the edges; skew: φ(-q, y, x) = -φ(q, x, y)."""
@@ -231,22 +236,30 @@ class SoftLaplace(AbstractDecaying):
 
 @final
 @dataclass(frozen=True, eq=False)
-class Poisson(AbstractEquation):
-    """Poisson learning: Δu = Σ_{x labelled} (g(x) - ḡ) δ_x, ḡ the mean label; u has degree-weighted mean zero.
+class Poisson(AbstractDecaying):
+    """Poisson learning: τu + Δu = Σ_{x labelled} (g(x) - ḡ) δ_x, ḡ the mean label.
 
-    The solution is a score, not a probability: labels are sources and sinks, and what is larger wins.
-    The source must balance on every connected component.
+    The solution is a score, not a probability: labels are sources and sinks, and what is larger wins. At τ = 0, Poisson
+    learning proper, u has degree-weighted mean zero, and the source must balance on every connected component. A small
+    τ > 0 asks for neither (u has mean zero by itself), so that a layer that is trained survives the day its classes
+    fall apart.
 
     Args:
         source: f, (n,) or (n, C), in place of the labels' sources or, where there are labels, on top of them.
+        tau: τ ≥ 0, as in `Laplace`; a tensor is not 0 anywhere.
 
-    Differentiable in: `source`; label values; edge weights.
+    Differentiable in: `source`, `tau`; label values; edge weights.
     """
 
     source: Tensor | None = None
+    tau: Scalar = 0.0
     linear: ClassVar[bool] = True
     labels_are_boundary: ClassVar[bool] = False
-    singular: ClassVar[bool] = True
+    scores: ClassVar[bool] = True
+
+    @property
+    def singular(self) -> bool:
+        return not isinstance(self.tau, Tensor) and self.tau == 0
 
     def load(self, labels: Labels | None, num_nodes: int) -> Tensor | None:
         base = _as_column(self.source)
@@ -259,4 +272,9 @@ class Poisson(AbstractEquation):
         return labels.value - labels.value.mean(0)
 
     def extension(self) -> AbstractEquation:
-        return Laplace()
+        return Laplace(tau=self.tau)
+
+    def validate(self, topology: Topology, classes: int, dtype: torch.dtype) -> None:
+        AbstractDecaying.validate(self, topology, classes, dtype)
+        if isinstance(self.tau, Tensor):
+            require(self.tau > 0, "a tau that is a tensor must be > 0; give the number 0 for Poisson's equation proper")

@@ -59,7 +59,7 @@ def weight_cut(graph: Graph, lost: Tensor, dtype: torch.dtype) -> Tensor:
 
 def uniform_value(equation: AbstractEquation, labels: Labels | None) -> float:
     """The value that favours no class: 1/C for one-hot and soft labels, 0 for scores of mean zero."""
-    if labels is None or equation.singular:
+    if labels is None or equation.scores:
         return 0.0
     mean = labels.value.detach().mean()
     return float(mean) if bool(torch.isfinite(mean)) else 1 / labels.num_classes

@@ -92,9 +92,11 @@ def soft_laplace(
     return torch.linalg.solve(laplacian(w) + torch.diag(_per_node(tau, w) + pull), rhs)
 
 
-def poisson(w: Tensor, index: Tensor, g: Tensor) -> Tensor:
-    """Δu = Σ (g - ḡ) δ on a connected graph, with degree-weighted mean zero as a bordered system."""
+def poisson(w: Tensor, index: Tensor, g: Tensor, tau: Tensor | None = None) -> Tensor:
+    """τu + Δu = Σ (g - ḡ) δ; without τ on a connected graph, with degree-weighted mean zero as a bordered system."""
     f = g.new_zeros(len(w), g.shape[1]).index_copy(0, index, g - g.mean(0))
+    if tau is not None:
+        return torch.linalg.solve(laplacian(w) + torch.diag(tau.expand(len(w))), f)
     degree = w.sum(1)[:, None]
     border = torch.ones_like(degree)
     matrix = torch.cat([torch.cat([laplacian(w), border], 1), torch.cat([degree.T, w.new_zeros(1, 1)], 1)])

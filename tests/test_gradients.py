@@ -106,6 +106,7 @@ LINEAR: dict[str, Problem] = {
         {"lam": torch.tensor([0.3, 1.0, 5.0], dtype=F64), "tau": _random(3, N).abs()},
     ),
     "Poisson": Problem(gll.Poisson),
+    "Poisson tau": Problem(lambda tau, source: gll.Poisson(source, tau), {"tau": _scalar(0.2), "source": F}),
 }
 NONLINEAR: dict[str, Problem] = {
     **{

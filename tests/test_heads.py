@@ -60,7 +60,7 @@ def test_mlp_is_the_papers() -> None:
         ("linear", {"hidden": 3}, "head 'linear' has no option 'hidden'; its options: none"),
         ("gll", {"epsilon": 3}, "no option 'epsilon'; its options: k, tau, equation, bandwidth"),
         ("gll", {"equation": "heat"}, "unknown equation 'heat'; choose one of laplace"),
-        ("gll", {"equation": "poisson", "tau": 0.1}, "Poisson's equation has no tau"),
+        ("gll", {"p": 3.0}, "equation 'laplace' has no option 'p'; its options: tau, source"),
         ("wnll", {"classifier": "forest"}, "unknown classifier 'forest'; choose one of linear, mlp"),
         ("wnll", {"stage1": 0, "stage2": 0}, "stages need a number of epochs"),
         ("knn", {"k": 0}, "k must be at least 1"),
@@ -116,7 +116,9 @@ def test_the_probe_leaves_the_encoder_alone() -> None:
         ({"bandwidth": 2, "normalize": False}, gll.GraphLearningLayer(C, bandwidth=gll.Constant(2.0), normalize=False)),
         ({"equation": "poisson"}, gll.GraphLearningLayer(C, equation=gll.Poisson())),
         ({"equation": "soft"}, gll.GraphLearningLayer(C, equation=gll.SoftLaplace())),
+        ({"equation": "poisson", "tau": 0.1}, gll.GraphLearningLayer(C, equation=gll.Poisson(tau=0.1))),
         ({"equation": "p-laplace", "k": 5}, gll.GraphLearningLayer(C, k=5, equation=gll.PLaplace())),
+        ({"equation": "p-laplace", "p": 4}, gll.GraphLearningLayer(C, equation=gll.PLaplace(p=4.0))),
     ],
     ids=lambda value: "-".join(map(str, value)) if isinstance(value, dict) else "",
 )
@@ -126,7 +128,8 @@ def test_gll_is_the_layer(options: dict[str, Any], layer: gll.GraphLearningLayer
     for which in (layer, create_head("gll", D, C, **options)):
         z = x.clone().requires_grad_()
         out = which(z[20:], z[:20], y[:20])
-        loss = which.loss(out, y[20:]) if isinstance(which, GLLHead) else -out[torch.arange(40), y[20:]].mean()
+        logp = out if layer.equation.linear else out.log_softmax(1)  # every class against the rest: any sum
+        loss = which.loss(out, y[20:]) if isinstance(which, GLLHead) else -logp[torch.arange(40), y[20:]].mean()
         loss.backward()
         grads.append((out.detach(), loss.detach(), z.grad))
     for a, b in zip(*grads, strict=True):

@@ -115,10 +115,14 @@ def _equations(
         ),
         "lam per label": (lambda lam: gll.SoftLaplace(lam=lam), oracles.soft_laplace, {"lam": per_label}),
         "Poisson": (gll.Poisson, oracles.poisson, {}),
+        "Poisson tau": (lambda tau: gll.Poisson(tau=tau), oracles.poisson, {"tau": per_node + 0.1}),
     }
 
 
-@pytest.mark.parametrize("equation", ["Laplace", "tau, f", "tau per node", "soft", "lam per label", "Poisson"])
+EQUATIONS = ["Laplace", "tau, f", "tau per node", "soft", "lam per label", "Poisson", "Poisson tau"]
+
+
+@pytest.mark.parametrize("equation", EQUATIONS)
 def test_pipeline_equals_dense_autograd(equation: str, device: torch.device) -> None:
     """Features -> weights -> solution, with gradients in the features, the labels and every parameter."""
     make, twin, extra = _equations(device)[equation]

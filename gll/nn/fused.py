@@ -12,7 +12,8 @@ checks that it did, in one look at the result:
 - the system: it has a Cholesky factor, and a known answer comes back right (so every node is reached);
 - labels: every base sample has one, within range, and every class a base sample.
 
-Where any of this fails, `fused_logits` returns None and the layer takes the general path, which knows what to do.
+`fused_logits` returns its answer together with that look, `sound()`. Where it says no, the layer takes the general
+path, which knows what to do. On a GPU the look is what the CPU waits for, so the caller says when (`layer.attempt`).
 """
 
 from __future__ import annotations
@@ -210,8 +211,8 @@ class Call:
 
 def fused_logits(
     features: Float[Tensor, "q d"], base: Float[Tensor, "m d"], labels: Tensor, setting: Setting, call: Call
-) -> Float[Tensor, "q c"] | None:
-    """log(u + floor) for Laplace learning on one kNN graph of base and queries, or None if it cannot be vouched for.
+) -> tuple[Float[Tensor, "q c"], Callable[[], bool]]:
+    """log(u + floor) for Laplace learning on one kNN graph of base and queries; and whether it can be vouched for.
 
     Args:
         features, base: queries and base nodes, in float32 or half precision.
@@ -223,16 +224,26 @@ def fused_logits(
     """
     recording = call.recording(features, base, labels, setting)
     logits, verdict = _FusedLaplace.apply(features, base, labels, setting, call, recording)
-    figures = verdict.tolist() if recording is None else recording.verdict()
-    # From here on a GPU has nothing to do until the caller gives it something: be brief.
+    launch = 0 if recording is None else recording.launches
+
+    def sound() -> bool:
+        """Waits for the verdict. False also where a later batch has overwritten it."""
+        figures = verdict.tolist() if recording is None else recording.verdict(launch)
+        # From here on a GPU may have nothing to do until the caller gives it something: be brief.
+        return figures is not None and _sound(figures, features.shape[1], labels, setting)
+
+    return logits, sound
+
+
+def _sound(figures: list[float], dimension: int, labels: Tensor, setting: Setting) -> bool:
+    """What the verdict of `_forward` means."""
     doubt, bandwidth, size, least, low, high, *counts = figures
     bandwidth = bandwidth if setting.epsilon is None else setting.epsilon**2
-    noise = 4 * EPS * features.shape[1] ** 0.5 * size
+    noise = 4 * EPS * dimension**0.5 * size
     # Comparisons with NaN are false, so that a failed factor, or features that are not finite, count as unsound.
-    sound = (
+    return (
         (doubt == 0 and bandwidth * EXPONENT_TOLERANCE > noise and least > LEAST_DEGREE)
         and (abs(low - 1) <= KNOWN_ANSWER_TOLERANCE and abs(high - 1) <= KNOWN_ANSWER_TOLERANCE)
         and (math.isfinite(sum(counts)) and min(counts) > 0)
-        and (labels.dim() == 2 or sum(counts) == len(base))
+        and (labels.dim() == 2 or sum(counts) == len(labels))
     )
-    return logits if sound else None

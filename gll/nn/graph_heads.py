@@ -48,14 +48,28 @@ class GLLHead(AbstractHead):
     def forward(
         self, features: Tensor, base_features: Tensor | None = None, base_labels: Tensor | None = None
     ) -> Tensor:
+        logits: Tensor = self.layer(*self._projected(features, base_features), base_labels)
+        return logits
+
+    def attempt(
+        self, features: Tensor, base_features: Tensor | None = None, base_labels: Tensor | None = None
+    ) -> tuple[Tensor, Callable[[], bool] | None]:
+        return self.layer.attempt(*self._projected(features, base_features), base_labels)
+
+    def _projected(self, features: Tensor, base_features: Tensor | None) -> tuple[Tensor, Tensor | None]:
         if self.projection is None or base_features is None:
-            return self.layer(features, base_features, base_labels)
+            return features, base_features
         projected = self.projection(torch.cat([base_features, features]))
-        return self.layer(projected[len(base_features) :], projected[: len(base_features)], base_labels)
+        return projected[len(base_features) :], projected[: len(base_features)]
 
     def loss(self, logits: Tensor, target: Tensor) -> Tensor:
-        """Mean of -log(u_y + floor): where τ > 0 loses mass, the loss sees it."""
-        return nn.functional.nll_loss(logits, target)
+        """Mean of -log(u_y + floor): where τ > 0 loses mass, the loss sees it.
+
+        Equations that are not linear ask every class against the rest, and their values sum to anything: there it is
+        cross-entropy, -log(u_y / Σu).
+        """
+        linear = self.layer.equation.linear
+        return nn.functional.nll_loss(logits, target) if linear else nn.functional.cross_entropy(logits, target)
 
     def predict(
         self, features: Tensor, labelled: Tensor, labels: Tensor, unlabelled: Tensor, inductive: bool

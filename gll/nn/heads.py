@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from gll.equations import AbstractEquation, Laplace, Poisson, SoftLaplace
-from gll.names import require_name, require_options
+from gll.names import from_name, require_name, require_options
 from gll.nn.graph_heads import GLLHead, WNLLHead
 from gll.nn.layer import GraphLearningLayer
 from gll.nn.plain_heads import AbstractHead, KNNHead, MLPHead, ProbeHead, linear_layers
@@ -86,6 +86,11 @@ class Switch(AbstractHead):
     ) -> Tensor:
         return self.active(features, base_features, base_labels)
 
+    def attempt(
+        self, features: Tensor, base_features: Tensor | None = None, base_labels: Tensor | None = None
+    ) -> tuple[Tensor, Callable[[], bool] | None]:
+        return self.active.attempt(features, base_features, base_labels)
+
     def loss(self, logits: Tensor, target: Tensor) -> Tensor:
         return self.active.loss(logits, target)
 
@@ -99,13 +104,13 @@ class Switch(AbstractHead):
         self._second = bool(self.switched)
 
 
-EQUATIONS: dict[str, Callable[[float], AbstractEquation]] = {
-    "laplace": lambda tau: Laplace(tau=tau),
-    "soft": lambda tau: SoftLaplace(tau=tau),
-    "p-laplace": lambda tau: PLaplace(tau=tau),
-    "poisson": lambda tau: Poisson(),
+EQUATIONS: dict[str, Callable[..., AbstractEquation]] = {
+    "laplace": Laplace,
+    "soft": SoftLaplace,
+    "p-laplace": PLaplace,
+    "poisson": Poisson,
 }
-"""Equations of the graph head by their names, as functions of τ."""
+"""Equations of the graph head by their names."""
 
 
 def _mlp(feature_dim: int, num_classes: int, *, hidden: int | None = None) -> MLPHead:
@@ -127,21 +132,21 @@ def _gll(
     k: int = 25,
     tau: float = 0.0,
     equation: str = "laplace",
+    p: float | None = None,
     bandwidth: float | None = None,
     normalize: bool = True,
     projection: int | None = None,
     test_k: int = 50,
     test_tau: float = 1e-8,
 ) -> GLLHead:
-    if equation not in EQUATIONS:
-        raise ValueError(f"unknown equation {equation!r}; choose one of {', '.join(EQUATIONS)}")
-    if equation == "poisson" and tau:
-        raise ValueError(f"Poisson's equation has no tau, got tau={tau}")
-    make = EQUATIONS[equation]
+    more = {} if p is None else {"p": float(p)}
+    trained = from_name("equation", EQUATIONS, equation, {"tau": tau, **more})
+    # Poisson learning proper stays so; the others are kept from rounding by a small τ.
+    tested = trained if trained.singular else from_name("equation", EQUATIONS, equation, {"tau": test_tau, **more})
     fixed = None if bandwidth is None else Constant(float(bandwidth))
     build = partial(GraphLearningLayer, num_classes, normalize=normalize, bandwidth=fixed)
-    train = build(k=k, equation=make(tau))
-    test = partial(build, k=test_k, equation=make(test_tau), search=AutoSearch())
+    train = build(k=k, equation=trained)
+    test = partial(build, k=test_k, equation=tested, search=AutoSearch())
     layers = None if projection is None else linear_layers((feature_dim, feature_dim, projection))
     return GLLHead(train, test, layers)
 
@@ -189,9 +194,9 @@ def create_head(name: str, feature_dim: int, num_classes: int, **options: Any) -
         feature_dim: of the encoder.
         num_classes: C.
         options: of that head. mlp: `hidden`, the size of one hidden layer in place of the paper's D-D-128-32-C.
-            gll: `k` neighbours, `tau`, `equation` (laplace, soft, p-laplace, poisson), `bandwidth` (a constant in place
-            of the self-tuned one), `normalize`, `projection` (its size; a learned layer before the graph), and `test_k`
-            and `test_tau` at test time. wnll: `classifier` (linear, or mlp with `hidden`), epochs `stage1` and
+            gll: `k` neighbours, `equation` (laplace, soft, p-laplace with `p`, poisson), its `tau`, `bandwidth` (a
+            constant in place of the self-tuned one), `normalize`, `projection` (its size; a learned layer before the
+            graph), and `test_k` and `test_tau` at test time. wnll: `classifier` (linear, or mlp with `hidden`), epochs `stage1` and
             `stage2`, `k`, `test_k`, `test_tau`. knn: `k`.
 
     Raises:

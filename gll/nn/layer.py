@@ -127,25 +127,58 @@ class GraphLearningLayer(nn.Module):
         base_labels: Tensor | None = None,
     ) -> Float[Tensor, "batch c"]:
         """Log-probabilities of the classes of every row of `features`."""
-        if (base_features is None) != (base_labels is None):
-            raise ValueError("give base_features and base_labels together, or neither after set_base")
-        if base_features is None:
-            base_features, base_labels = self.base_features, self.base_labels
-            if base_features is None:
-                raise ValueError("no base set: pass base_features and base_labels, or call set_base first")
-        assert base_labels is not None
+        logits, sound = self.attempt(features, base_features, base_labels)
+        if sound is None or sound():
+            return logits
+        base_features, base_labels = self._base(base_features, base_labels)
+        with torch.autocast(features.device.type, enabled=False):
+            return self._general(features, base_features, base_labels)
+
+    def attempt(
+        self,
+        features: Float[Tensor, "batch d"],
+        base_features: Float[Tensor, "m d"] | None = None,
+        base_labels: Tensor | None = None,
+    ) -> tuple[Float[Tensor, "batch c"], Callable[[], bool] | None]:
+        """As `forward`, but without waiting for a GPU to say whether the answer is right: ask `sound()` later.
+
+        Until `sound()` is True the logits may be anything, NaN included; it waits for the GPU. If it is False, call
+        `forward` and start again from there. None in its place: the logits are right. Ask before the next call.
+
+            logits, sound = layer.attempt(features, base_features, base_labels)
+            loss(logits).backward(retain_graph=sound is not None)
+            if sound is not None and not sound():  # rare: copies of points, nodes cut off, NaN
+                optimizer.zero_grad()
+                loss(layer(features, base_features, base_labels)).backward()
+            optimizer.step()
+
+        So the GPU has the whole backward pass to do while the CPU waits. Not under DistributedDataParallel, which
+        allows one backward pass for each forward pass.
+        """
+        base_features, base_labels = self._base(base_features, base_labels)
         if not isinstance(features, Tensor):
             raise TypeError(
                 f"features must be a torch.Tensor, got {type(features).__name__}; use torch.as_tensor first"
             )
         with torch.autocast(features.device.type, enabled=False):
-            if self._fusable(features, base_features, base_labels):
-                nodes = (features.detach(), base_features.detach(), base_labels.detach())
-                logits = fused_logits(features, base_features, base_labels, self._setting(), self._call())
-                if logits is not None:
-                    self._last = nodes
-                    return logits
-            return self._general(features, base_features, base_labels)
+            if not self._fusable(features, base_features, base_labels):
+                return self._general(features, base_features, base_labels), None
+            self._last = (features.detach(), base_features.detach(), base_labels.detach())
+            logits, sound = fused_logits(features, base_features, base_labels, self._setting(), self._call())
+            if features.is_cuda:
+                return logits, sound
+            return (logits if sound() else self._general(features, base_features, base_labels)), None
+
+    def _base(self, features: Tensor | None, labels: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The base that was given, or that of `set_base`."""
+        if (features is None) != (labels is None):
+            raise ValueError("give base_features and base_labels together, or neither after set_base")
+        if features is None:
+            features, labels = self.base_features, self.base_labels
+            if features is None:
+                raise ValueError("no base set: pass base_features and base_labels, or call set_base first")
+        assert labels is not None
+        return features, labels
 
     def _fusable(self, x: Tensor, base: Tensor, labels: Tensor) -> bool:
         """Whether this is the common case that `fused.py` knows."""
@@ -253,7 +286,7 @@ class GraphLearningLayer(nn.Module):
         return graph, solve(self.equation, graph, labels, solver=self.solver, unreached=self.unreached)
 
     def _logits(self, u: Tensor, graph: Graph) -> Tensor:
-        if self.equation.singular:
+        if self.equation.scores:
             # Scores of mean zero. Times the mean degree they do not depend on the scale of the weights.
             return torch.log_softmax(graph.degree.mean() * u, 1)
         # Rounding may leave u at -1e-17: lift it to zero, but let its gradient pass.

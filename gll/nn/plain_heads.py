@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import ClassVar, final
 
 import torch
@@ -52,6 +53,15 @@ class AbstractHead(nn.Module, ABC):
         base_labels: Int[Tensor, " m"] | None = None,
     ) -> Float[Tensor, "batch c"]:
         """Logits of a training batch."""
+
+    def attempt(
+        self,
+        features: Float[Tensor, "batch d"],
+        base_features: Float[Tensor, "m d"] | None = None,
+        base_labels: Int[Tensor, " m"] | None = None,
+    ) -> tuple[Float[Tensor, "batch c"], Callable[[], bool] | None]:
+        """As `forward`, without a wait for a GPU to confirm them: see `GraphLearningLayer.attempt`."""
+        return self(features, base_features, base_labels), None
 
     def loss(self, logits: Float[Tensor, "batch c"], target: Int[Tensor, " batch"]) -> Float[Tensor, ""]:
         """Cross-entropy, the mean over the batch."""

@@ -66,8 +66,10 @@ class Recording:
         self.launches += 1
         return self.results
 
-    def verdict(self) -> list[float]:
-        """The second result of the last launch, as soon as it is there. The GPU has sent it by itself."""
+    def verdict(self, launch: int) -> list[float] | None:
+        """The second result of a launch, as soon as it is there (the GPU has sent it by itself); None: overwritten."""
+        if launch != self.launches:
+            return None
         self._done.synchronize()
         return list(self._told.tolist())
 

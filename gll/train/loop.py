@@ -13,7 +13,7 @@ state of a generator, and a run that was killed goes on to the numbers it would 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, final
 
@@ -25,7 +25,7 @@ from gll.data.random import derived_seed, generator, own_random_state
 from gll.data.sampling import Batch, GraphBatches
 from gll.nn.heads import WNLLHead
 from gll.train.adversarial import Adversary
-from gll.train.distributed import GRAPHS, Ranks
+from gll.train.distributed import GRAPHS, Nodes, Ranks
 from gll.train.evaluate import at_work, evaluate, name_of, predictions, remarks, rows
 from gll.train.finite import NonFiniteError, Notes
 from gll.train.interrupt import Interrupt
@@ -91,6 +91,7 @@ class Training:
         self.notes = Notes(ranks.device, extra=("wrong", "labelled"))
         self.batches: dict[bool, GraphBatches] = {}  # with a base or without, as the head wants in an epoch
         self.epoch, self.step = 0, 0
+        self.trusting = False  # that graphs are solved, before a GPU has said so
         self.sums, self.base = dict(SUMS), torch.empty(0, dtype=torch.int64)
         self.totals = {"images": 0.0, "seconds": 0.0}
         self.tests: list[Mapping[str, Any]] = []
@@ -160,6 +161,9 @@ class Training:
         if self.step == 0:
             self.base = self.choose_base(batches)
         self.model.train()
+        # A second backward pass, where the first was in vain, is possible neither when processes average gradients
+        # during the first, nor when compiled code has reused its memory.
+        self.trusting = self.ranks.world == 1 and not config.train.compile
         begun = time.perf_counter()
         with Interrupt() as interrupt:
             for step, batch in enumerate(batches.epoch(epoch, base=self.base if head.uses_base else None)):
@@ -194,8 +198,8 @@ class Training:
     def train_step(self, batch: Batch, step: int, lr: float) -> None:
         """One step.
 
-        Nothing here waits for the device but the head: a graph is looked at once in the forward pass, to see whether it
-        was solved; mlp, linear and probe never. Processes that gather features (train.graph) also wait for each other.
+        Nothing here waits for the device but the head: a graph is looked at once, to see whether it was solved; mlp,
+        linear and probe never. Processes that gather features (train.graph) also wait for each other.
         """
         config, head, rank, device = self.config, self.model.head, self.ranks.rank, self.ranks.device
         assert self.optimizer is not None
@@ -218,15 +222,11 @@ class Training:
         self.notes.note("features", z)
         (z_base, z_labelled, z_other), (y_base, target, _) = z.split(batch.sizes), y.split(batch.sizes)
         nodes = self.graphs.nodes(self.ranks, z_base, y_base, z_labelled, target, z_other)
-        base = (nodes.base, nodes.base_labels) if head.uses_base else (None, None)
-        logits = head(nodes.queries, *base)[: nodes.num_labelled]
-        self.notes.note("logits", logits)
-        loss = head.loss(logits, nodes.target)
-        self.notes.note("loss", loss)
-        self.notes.note("wrong", logits.argmax(1) != nodes.target)
-        self.notes.note("labelled", torch.ones_like(nodes.target))
-
-        loss.backward()
+        sound = self.differentiate(nodes, attempt=self.trusting)
+        if sound is not None and not sound():  # the GPU has found an unusual graph: once more, with all care
+            self.trusting = False
+            self.optimizer.zero_grad(set_to_none=True)
+            self.differentiate(nodes, attempt=False)
         self.ranks.average_gradients(at_work(head))  # the other head of a switch has no gradients, and must get none
         gradients = [p.grad for p in self.trainable if p.grad is not None]
         self.notes.note("gradient", gradients)
@@ -234,6 +234,23 @@ class Training:
             torch.nn.utils.clip_grad_norm_(self.trainable, config.train.clip)
         self.optimizer.step()
         self.adversary.learn(z_labelled.detach(), target)
+
+    def differentiate(self, nodes: Nodes, *, attempt: bool) -> Callable[[], bool] | None:
+        """Loss and gradients. If it is only an attempt: what to ask later, while the GPU is at the backward pass."""
+        head, sound = self.model.head, None
+        arguments = (nodes.queries, nodes.base, nodes.base_labels) if head.uses_base else (nodes.queries,)
+        if attempt:
+            logits, sound = head.attempt(*arguments)
+        else:
+            logits = head(*arguments)
+        logits = logits[: nodes.num_labelled]
+        self.notes.note("logits", logits)
+        loss = head.loss(logits, nodes.target)
+        self.notes.note("loss", loss)
+        self.notes.note("wrong", logits.argmax(1) != nodes.target)
+        self.notes.note("labelled", torch.ones_like(nodes.target))
+        loss.backward(retain_graph=sound is not None)
+        return sound
 
     def batches_for(self, uses_base: bool) -> GraphBatches:
         """The batches of a head with a base, or of one without."""
