@@ -58,7 +58,7 @@ def test_mlp_is_the_papers() -> None:
     [
         ("softmax", {}, "unknown head 'softmax'; choose one of mlp, linear, gll, wnll, knn, probe"),
         ("linear", {"hidden": 3}, "head 'linear' has no option 'hidden'; its options: none"),
-        ("gll", {"epsilon": 3}, "no option 'epsilon'; its options: k, tau, equation, bandwidth"),
+        ("gll", {"epsilon": 3}, "no option 'epsilon'; its options: k, tau, equation, p, bandwidth"),
         ("gll", {"equation": "heat"}, "unknown equation 'heat'; choose one of laplace"),
         ("gll", {"p": 3.0}, "equation 'laplace' has no option 'p'; its options: tau, source"),
         ("wnll", {"classifier": "forest"}, "unknown classifier 'forest'; choose one of linear, mlp"),

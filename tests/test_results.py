@@ -255,3 +255,16 @@ def test_poisson_balanced_on_every_component() -> None:
 def test_poisson_source_that_does_not_balance() -> None:
     with pytest.raises(gll.SolveError, match=r"component 0, of 5 nodes, has a source of sum \[1.0\]"):
         gll.solve(gll.Poisson(torch.tensor([1.0, 0, 0, 0, 0], dtype=F64)), path(5))
+
+
+def test_poisson_with_a_decay_needs_no_balance() -> None:
+    """Two components of three nodes, a label each: the excess ± 1/2 lifts them by ± 1/(2·3τ), and the label wins."""
+    tau = 1e-3
+    u = gll.solve(gll.Poisson(tau=tau), APART, one_hot([0, 5], [0, 1])).value
+    lift = torch.tensor([[1.0, -1.0], [-1.0, 1.0]], dtype=F64) / (6 * tau)
+    torch.testing.assert_close(torch.stack([u[:3].mean(0), u[3:].mean(0)]), lift, rtol=1e-12, atol=0)
+    balanced = one_hot([0, 2, 3, 5], [0, 1, 0, 1])
+    close = gll.solve(gll.Poisson(tau=1e-9), APART, balanced).value
+    torch.testing.assert_close(close, gll.solve(gll.Poisson(), APART, balanced).value, rtol=0, atol=1e-6)
+    with pytest.raises(ValueError, match="give the number 0"):
+        gll.solve(gll.Poisson(tau=torch.tensor(0.0, dtype=F64)), APART, balanced)

@@ -196,8 +196,8 @@ def create_head(name: str, feature_dim: int, num_classes: int, **options: Any) -
         options: of that head. mlp: `hidden`, the size of one hidden layer in place of the paper's D-D-128-32-C.
             gll: `k` neighbours, `equation` (laplace, soft, p-laplace with `p`, poisson), its `tau`, `bandwidth` (a
             constant in place of the self-tuned one), `normalize`, `projection` (its size; a learned layer before the
-            graph), and `test_k` and `test_tau` at test time. wnll: `classifier` (linear, or mlp with `hidden`), epochs `stage1` and
-            `stage2`, `k`, `test_k`, `test_tau`. knn: `k`.
+            graph), and `test_k` and `test_tau` at test time. wnll: `classifier` (linear, or mlp with `hidden`),
+            epochs `stage1` and `stage2`, `k`, `test_k`, `test_tau`. knn: `k`.
 
     Raises:
         ValueError: no such head, or no such option.
