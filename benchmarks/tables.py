@@ -316,6 +316,7 @@ def tables() -> dict[str, str]:
         "few-labels-large": (few_labels, {}),
         "calibration": (calibration, {}),
         "training-step": (training_step, {}),
+        "training-step-augment": (training_step, {}),
         "training-step-bf16": (training_step, {}),
         "active-mnist": (active, {}),
         "active-fashion": (active, {}),
