@@ -7,6 +7,9 @@ are drawn so that labelled and unlabelled samples appear as they do in the data 
 
 where B = N_l + N_u: the base comes on top. The base never enters the loss; its labels are the question's data.
 
+With one label a class the base takes all labelled samples, and none is left for the loss. Then a sample of the base may
+appear *again*, as another node: another augmented image of the same sample, whose class is asked for.
+
 Everything is derived from (seed, epoch), so that a run can be resumed anywhere, and so that all ranks agree without
 talking to each other. The order of indices is the order of nodes: base first, then labelled, then unlabelled.
 """
@@ -122,6 +125,8 @@ class GraphBatches:
         labelled: N_l itself, in place of the paper's equation; N_u is then B - N_l.
         steps: batches an epoch.
         split_base: give each process a share of the base, for one graph of all processes, in place of the whole base.
+        again: draw B_l from all labelled samples, those of the base too; for images that are augmented, so that two
+            nodes of one sample differ. With `steps`, `labelled` may exceed their number: several images of each.
 
     Raises:
         ValueError: sizes that do not fit together.
@@ -150,6 +155,7 @@ class GraphBatches:
         labelled: int | None = None,
         steps: int | None = None,
         split_base: bool = False,
+        again: bool = False,
     ) -> None:
         labels = torch.as_tensor(labels)  # arrays and lists too
         if len(labels) != len(split):
@@ -169,17 +175,18 @@ class GraphBatches:
             raise ValueError(
                 f"{counted(int((self._classes < 0).sum()), 'sample')} of split.labelled without a class (label -1)"
             )
-        outside = len(self._labelled) - base
+        outside = len(self._labelled) - (0 if again else base)
         if outside < 1:
             raise ValueError(
                 f"a base of {base} leaves none of {counted(len(self._labelled), 'labelled sample')} for the loss; make "
-                "it smaller"
+                "it smaller, or let its samples appear again, as other images (base.again in a config)"
             )
-        self._base, self._split_base = base, split_base
+        self._base, self._split_base, self._again = base, split_base, again
         self._base_set, self._seed = base_set or Stratified(), seed
         self._replicas, self._rank = num_replicas, rank
         # Sizes of a process's share in every batch of an epoch; they are the same for all epochs and processes.
-        self._sizes = _plan(outside, len(self._unlabelled) if base else 0, batch, labelled, steps, num_replicas)
+        unlabelled = len(self._unlabelled) if base else 0
+        self._sizes = _plan(outside, unlabelled, batch, labelled, steps, num_replicas, again)
         self._epoch: tuple[int, Predictions | None, Tensor | None] = (0, None, None)
 
     def __len__(self) -> int:
@@ -222,7 +229,7 @@ class GraphBatches:
                 when it is resumed.
         """
         base = self.base_of(epoch, scores) if base is None else self._checked(base.cpu().sort().values)
-        pool = self._labelled[~torch.isin(self._labelled, base)]
+        pool = self._labelled if self._again else self._labelled[~torch.isin(self._labelled, base)]
         share = base.tensor_split(self._replicas)[self._rank] if self._split_base else base
         drawn = zip(
             self._drawn(pool, [sizes[0] for sizes in self._sizes], generator(self._seed, "labelled", epoch)),
@@ -273,7 +280,7 @@ class GraphBatches:
 
 
 def _plan(
-    outside: int, unlabelled: int, batch: int, labelled: int | None, steps: int | None, replicas: int
+    outside: int, unlabelled: int, batch: int, labelled: int | None, steps: int | None, replicas: int, again: bool
 ) -> list[tuple[int, int]]:
     """(labelled, unlabelled) samples of one process in every batch of an epoch."""
     if outside + unlabelled < replicas:
@@ -293,7 +300,7 @@ def _plan(
     else:
         if not 1 <= labelled <= batch:
             raise ValueError(f"labelled must lie in 1 .. batch = {batch}, got {labelled}")
-        n_l = min(labelled // replicas, most)
+        n_l = labelled // replicas if again and steps is not None else min(labelled // replicas, most)
         n_u = min((batch - labelled) // replicas, most_unlabelled)
     if steps is not None:
         return [(n_l, n_u)] * steps

@@ -17,6 +17,8 @@ from gll.reproduce.experiment import Cell, Experiment, Point
 from gll.reproduce.kinds import AbstractKind, Outcome, Place
 from gll.train.config import Config, from_toml, with_values
 
+FREE_HEADS = ("gll", "knn")  # that need no training, as in gll/train/model.py, which needs PyTorch
+
 WARM_UP = "warm-up"
 # Where and how often things are written or looked at decides no result.
 FREE = {"name", "seed", "out", "device", "data.root", "train.save_every", "warmup.save_every", "warmup.from_run"}
@@ -138,11 +140,12 @@ def trained(config: Config, place: Place) -> tuple[Any, dict[str, Any]]:
 
 def _train(config: Config, options: dict[str, Any], place: Place) -> Outcome:
     run, result = trained(config, place)
-    values = figures(result)
+    drawn = curves(run.directory)
+    values = {**figures(result), "before": before(drawn, config.model.head)}
     if options:
         require_options("training", config.name, options, ("classes", "figure"))
         values[options["figure"]] = error_of(run, options["classes"])
-    return Outcome(values, {"result": _kept(result), "curves": curves(run.directory)})
+    return Outcome(values, {"result": _kept(result), "curves": drawn})
 
 
 def error_of(run: Any, classes: list[str]) -> float:
@@ -168,6 +171,16 @@ def figures(result: dict[str, Any]) -> dict[str, float | None]:
         name = test["head"] if test["head"] not in values else f"{test['head']}, {test['mode']}"
         values[name] = 100 * test["error"]
     return values
+
+
+def before(drawn: dict[str, list[list[float | None]]], head: str) -> float | None:
+    """Error on the features of the warm-up alone, of a head that needs no training of its own; None: not tested then.
+
+    >>> before({"test gll error": [[0, 30.0], [5, 20.0]]}, "gll"), before({"test mlp error": [[0, 90.0]]}, "mlp")
+    (30.0, None)
+    """
+    first = drawn.get(f"test {head} error", [[None, None]])[0] if head in FREE_HEADS else [None, None]
+    return first[1] if first[0] == 0 else None
 
 
 def _kept(result: dict[str, Any]) -> dict[str, Any]:

@@ -92,11 +92,14 @@ class BaseConfig:
         size: how many samples.
         strategy: "stratified" (drawn anew each epoch), "fixed", "entropy" or "l2" (the most uncertain).
         selection: of the uncertain: "top" scores, or "localmax", which spreads them out.
+        again: let samples of the base enter the loss as other augmented images of theirs, for so few labels that a
+            base would leave none; with train.steps, train.labelled may then exceed the number of labels.
     """
 
     size: int = 100
     strategy: str = "stratified"
     selection: str = "top"
+    again: bool = False
 
     def __post_init__(self) -> None:
         _check(self.size >= 1, "base.size", self.size, "at least 1")
@@ -316,6 +319,8 @@ class Config:
     def __post_init__(self) -> None:
         _check(self.name.strip() != "" and "/" not in self.name, "name", self.name, "a word without a slash")
         _check(0 <= self.seed < 2**63, "seed", self.seed, "at least 0")
+        still = self.base.again and self.data.augment == "none"
+        _check(not still, "base.again", True, "false while data.augment is none: the answer would be in the question")
 
     @property
     def directory(self) -> Path:

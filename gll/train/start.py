@@ -185,6 +185,7 @@ def make_batches(config: Config, labels: Tensor, split: LabelSplit, ranks: Ranks
         labelled=config.train.labelled or None,
         steps=config.train.steps or None,
         split_base=GRAPHS[config.train.graph].splits_base,
+        again=config.base.again,
     )
 
 
