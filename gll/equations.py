@@ -45,13 +45,9 @@ class AbstractEquation(ABC):
     linear: ClassVar[bool] = False  # φ(q) = q, and σ is linear in u: one linear solve instead of Newton's method
     coupled: ClassVar[bool] = False  # σ couples the columns
     labels_are_boundary: ClassVar[bool] = True  # u = g on labelled nodes
+    singular: ClassVar[bool] = False  # determined up to a constant per component
     scores: ClassVar[bool] = False  # u is a score of any sign, whose softmax is a probability; else u is one itself
     needs_start: ClassVar[bool] = False
-
-    @property
-    def singular(self) -> bool:
-        """Whether u is determined up to a constant per component only."""
-        return False
 
     def flux(self, q: Tensor, x: Tensor, y: Tensor) -> Tensor:
         """φ(q, x, y) on the edges; skew: φ(-q, y, x) = -φ(q, x, y)."""
@@ -88,7 +84,15 @@ class AbstractEquation(ABC):
 
     def load(self, labels: Labels | None, num_nodes: int) -> Tensor | None:
         """f, (n, C) or (n, 1), or None for zero."""
-        return _as_column(getattr(self, "source", None))
+        base = _as_column(getattr(self, "source", None))
+        if labels is None or self.labels_are_boundary:
+            return base
+        points = _at_labels(labels, num_nodes, self.charge(labels))
+        return points if base is None else points + base
+
+    def charge(self, labels: Labels) -> Tensor:
+        """What labels that are no boundary add to f at their nodes: (m, C)."""
+        return self.copied_value(labels)
 
     def anchored(self, u: Tensor, x: Tensor) -> Tensor | bool:
         """Which nodes the reaction ties down by itself, so that no label needs to reach them: (n,), all or none."""
@@ -165,10 +169,8 @@ class AbstractDecaying(AbstractEquation):
         return self.tau.detach().expand(len(u)) > 0 if isinstance(self.tau, Tensor) else bool(self.tau > 0)
 
     def validate(self, topology: Topology, classes: int, dtype: torch.dtype) -> None:
-        if isinstance(self.tau, Tensor) and self.tau.shape not in ((), (topology.num_nodes,)):
-            raise ValueError(
-                f"tau must be a number or one value per node ({topology.num_nodes},), got shape {tuple(self.tau.shape)}"
-            )
+        shape, n = tuple(torch.as_tensor(self.tau).shape), topology.num_nodes
+        require(shape in ((), (n,)), f"tau must be a number or one value per node ({n},), got shape {shape}")
         require(self.tau >= 0, f"tau must be ≥ 0, got {self.tau}")
 
 
@@ -210,21 +212,15 @@ class SoftLaplace(AbstractDecaying):
     def _strength(self, labels: Labels) -> Tensor:
         value = labels.value
         lam = torch.as_tensor(self.lam, dtype=value.dtype, device=value.device)
-        if lam.shape not in ((), (len(value),)):
-            raise ValueError(
-                f"lam must be a number or one value per labelled node ({len(value)},), got shape {tuple(lam.shape)}"
-            )
+        shape, m = tuple(lam.shape), len(value)
+        require(shape in ((), (m,)), f"lam must be a number or one value per labelled node ({m},), got shape {shape}")
         return lam.expand(len(value))
 
     def pull(self, labels: Labels | None, num_nodes: int) -> Tensor | None:
         return None if labels is None else _at_labels(labels, num_nodes, self._strength(labels))
 
-    def load(self, labels: Labels | None, num_nodes: int) -> Tensor | None:
-        base = _as_column(self.source)
-        if labels is None:
-            return base
-        pulled = _at_labels(labels, num_nodes, self._strength(labels)[:, None] * labels.value)
-        return pulled if base is None else pulled + base
+    def charge(self, labels: Labels) -> Tensor:
+        return self._strength(labels)[:, None] * labels.value
 
     def extension(self) -> AbstractEquation:
         return Laplace(tau=self.tau)
@@ -239,14 +235,12 @@ class SoftLaplace(AbstractDecaying):
 class Poisson(AbstractDecaying):
     """Poisson learning: τu + Δu = Σ_{x labelled} (g(x) - ḡ) δ_x, ḡ the mean label.
 
-    The solution is a score, not a probability: labels are sources and sinks, and what is larger wins. At τ = 0, Poisson
-    learning proper, u has degree-weighted mean zero, and the source must balance on every connected component. A small
-    τ > 0 asks for neither (u has mean zero by itself), so that a layer that is trained survives the day its classes
-    fall apart.
+    The solution is a score, not a probability: labels are sources and sinks, and what is larger wins. At τ = 0 it has
+    degree-weighted mean zero, and the source must balance on every connected component. With τ > 0 it need not.
 
     Args:
         source: f, (n,) or (n, C), in place of the labels' sources or, where there are labels, on top of them.
-        tau: τ ≥ 0, as in `Laplace`; a tensor is not 0 anywhere.
+        tau: as in `Laplace`; a tensor must be > 0.
 
     Differentiable in: `source`, `tau`; label values; edge weights.
     """
@@ -258,23 +252,11 @@ class Poisson(AbstractDecaying):
     scores: ClassVar[bool] = True
 
     @property
-    def singular(self) -> bool:
+    def singular(self) -> bool:  # type: ignore[override]
         return not isinstance(self.tau, Tensor) and self.tau == 0
-
-    def load(self, labels: Labels | None, num_nodes: int) -> Tensor | None:
-        base = _as_column(self.source)
-        if labels is None:
-            return base
-        points = _at_labels(labels, num_nodes, self.copied_value(labels))
-        return points if base is None else points + base
 
     def copied_value(self, labels: Labels) -> Tensor:
         return labels.value - labels.value.mean(0)
 
     def extension(self) -> AbstractEquation:
         return Laplace(tau=self.tau)
-
-    def validate(self, topology: Topology, classes: int, dtype: torch.dtype) -> None:
-        AbstractDecaying.validate(self, topology, classes, dtype)
-        if isinstance(self.tau, Tensor):
-            require(self.tau > 0, "a tau that is a tensor must be > 0; give the number 0 for Poisson's equation proper")
