@@ -22,7 +22,7 @@ from gll.attacks.poison import GreedyFlips, poison
 from gll.attacks.store import Store
 from gll.attacks.tables import Grid, checks_compared, compared, errors_at, paper_grid, radii, strong_radii
 from gll.attacks.target import Request, Target
-from gll.attacks.transfer import Apart, Transfer
+from gll.attacks.transfer import Apart, EveryClass, Transfer
 from gll.attacks.victims import victim_of
 from gll.cli import app
 from gll.train.loop import new_run, train
@@ -315,7 +315,8 @@ def test_what_takes_the_fast_path_and_what_is_made_apart(runs: dict[str, Path]) 
         known = Target(Request(runs["gll"], samples=24, base=40, eps=(0.1,), **options))
         (square,) = sets.plan(["square"], known.recipe())
         (margin,) = sets.plan(["pgd-margin"], known.recipe())
-        (auto,) = sets.plan(["autoattack"], known.recipe())
+        auto, more = sets.plan(["autoattack"], known.recipe())
+        assert isinstance(more.attack, EveryClass)  # where no neighbour has a class, it would be out of sight
         assert (square.fast, margin.fast, auto.fast) == (True, False, False)
         assert isinstance(auto.attack, Apart if apart else AutoAttack)
     known = Target(Request(runs["gll"], samples=24, base=40))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -12,6 +12,8 @@ from sklearn.linear_model import LogisticRegression
 from torch import Tensor, nn
 
 from gll.attacks.autoattack import AutoAttack
+from gll.attacks.base import AbstractAttack, judge_of
+from gll.attacks.carlini_wagner import CarliniWagner
 from gll.attacks.features import FeatureAttack, nearest_goals
 from gll.attacks.gradient import FGSM, PGD
 from gll.attacks.graph_victim import GraphVictim
@@ -190,3 +192,63 @@ def test_a_view_is_of_the_kind_of_its_attack(view: type[AbstractView]) -> None:
     kinds = {FGSM(0.1): Kind.SINGLE, PGD(0.1): Kind.MULTI, Square(0.1): Kind.BLACK_BOX, AutoAttack(0.1): Kind.ENSEMBLE}
     for attack, kind in kinds.items():
         assert kind_of(view(attack)) is kind_of(attack) is kind
+
+
+class Window(nn.Module):
+    """One pixel; wrong (class 1) between two values, right elsewhere. The slope is that of the pixel."""
+
+    def __init__(self, low: float, high: float) -> None:
+        super().__init__()
+        self.low, self.high = low, high
+
+    def forward(self, x: Tensor) -> Tensor:
+        inside = ((x > self.low) & (x < self.high)).to(x.dtype)
+        margin = 2 * inside - 1 + 0.1 * (x - x.detach())
+        return torch.cat([torch.zeros_like(x), margin], 1)
+
+
+class Slope(nn.Module):
+    """One pixel; class 1 above 0.5, by a margin that grows."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([torch.zeros_like(x), x - 0.5], 1)
+
+
+@pytest.mark.parametrize("attack", [PGD(0.3, 20, random_start=False), CarliniWagner(steps=50)], ids=["pgd", "cw"])
+def test_an_attacker_who_may_ask_keeps_the_iterate_that_fools_the_model(attack: AbstractAttack) -> None:
+    """The source is fooled from 0.5 on, best at the end of the ball; the model between 0.57 and 0.63 only."""
+    x, y, model = torch.tensor([[0.45]]), torch.tensor([0]), Window(0.57, 0.63)
+    blind = Transfer(attack, Slope())(model, x, y)
+    assert not bool(blind.success)
+    asking = Transfer(attack, Slope(), asks=True)
+    if isinstance(attack, PGD):
+        assert bool(asking(model, x, y).success)
+        assert asking.settings()["asks"]
+    else:  # c grows until an iterate is inside the window, and the shortest of those is kept
+        found = asking(model, x, y)
+        assert bool(found.success)
+        assert float(found.linf) == pytest.approx(0.12, abs=0.01)
+
+
+def test_a_view_is_judged_by_the_victim_at_every_step() -> None:
+    """No view keeps an iterate because the stand-in is fooled by it."""
+    x, y = clusters(20, 1)
+    seen = list[nn.Module]()
+
+    @dataclass(frozen=True)
+    class Spy(AbstractAttack):
+        eps: float = EPS
+        norm: LInf = field(default_factory=LInf)
+
+        def perturb(self, model: nn.Module, images: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
+            seen.append(model)
+            return images
+
+    judged = victim(ALONE)
+    for view in (EveryClass(Spy()), FixedNeighbours(Spy())):
+        view(judged, x, y)
+        model = seen.pop()
+        assert judge_of(model) is not model
+        with torch.no_grad():
+            torch.testing.assert_close(judge_of(model)(x), judged(x), rtol=0, atol=0)
+            assert not torch.equal(model(x), judged(x)) or isinstance(view, FixedNeighbours)

@@ -30,8 +30,13 @@ from gll.attacks.norms import L2, AbstractNorm, LInf
 from gll.data.random import own_random_state
 from gll.names import require_name
 
-VERSIONS = {"standard": ("apgd-ce", "apgd-t", "fab-t", "square"), "rand": ("apgd-ce", "apgd-dlr")}
-"""The parts of each version: "standard" for models whose answers repeat, "rand" for random ones."""
+VERSIONS = {
+    "standard": ("apgd-ce", "apgd-t", "fab-t", "square"),
+    "rand": ("apgd-ce", "apgd-dlr"),
+    "gradients": ("apgd-ce", "apgd-t", "fab-t"),
+}
+"""The parts of each version: "standard" for models whose answers repeat, "rand" for random ones; "gradients" is the
+first without the part that needs none, for another view of the same model."""
 LEAST_CLASSES = {"apgd-t": 4, "apgd-dlr": 3}  # that the losses of these parts are defined for
 LEAST_SIDE = 5  # pixels that its Square attack divides an image into
 TARGETS = 9  # that the targeted parts try, at most

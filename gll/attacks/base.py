@@ -163,11 +163,17 @@ class Watched(nn.Module):
 
     Images that are classified wrongly already stay as they are in every call, and the first gradient that the attack
     asks for is looked at: where it is exactly zero, the attack learns nothing.
+
+    Args:
+        model: what the attack follows.
+        images, wrong: the clean images, and which of them are classified wrongly.
+        judge: where `model` stands in for another one: the other, which has to be fooled (`judge_of`).
     """
 
-    def __init__(self, model: nn.Module, images: Tensor, wrong: Tensor) -> None:
+    def __init__(self, model: nn.Module, images: Tensor, wrong: Tensor, judge: nn.Module | None = None) -> None:
         super().__init__()
         self.model = model
+        self.judge = judge
         self.images, self.wrong = images, wrong
         self.zero_gradients = math.nan
 
@@ -184,6 +190,20 @@ class Watched(nn.Module):
         if math.isnan(self.zero_gradients) and not bool(self.wrong.all()):
             right = gradient.flatten(1)[~self.wrong]
             self.zero_gradients = float((right == 0).all(1).double().mean())
+
+
+def judge_of(model: nn.Module) -> nn.Module:
+    """The model that has to be fooled: the one that the attack follows, or the one that this stands in for."""
+    return model.judge if isinstance(model, Watched) and model.judge is not None else model
+
+
+@torch.no_grad()
+def judged_logits(
+    model: nn.Module, images: Float[Tensor, "n ..."], logits: Float[Tensor, "n classes"]
+) -> Float[Tensor, "n classes"]:
+    """What the judge says of images, if the model itself has given them `logits`."""
+    judge = judge_of(model)
+    return logits.detach() if judge is model else judge(images.detach())
 
 
 def into_ball_and_box(

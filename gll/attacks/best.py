@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from gll.attacks.base import judge_of
 from gll.attacks.objectives import Margin, prediction
 
 
@@ -39,9 +40,9 @@ class Best:
             self._errors, self._whole = errors, images.detach()
 
     def look(self, model: nn.Module, images: Float[Tensor, "n ..."]) -> None:
-        """Compare an iterate that the model has not seen yet."""
+        """Compare an iterate that the model, or its judge, has not seen yet."""
         with torch.no_grad():
-            self.see(images, model(images))
+            self.see(images, judge_of(model)(images))
 
     @property
     def all_wrong(self) -> bool:
@@ -51,5 +52,5 @@ class Best:
     def images(self, model: nn.Module) -> Float[Tensor, "n ..."]:
         """The best of each image, or the best whole iterate where that has more errors."""
         with torch.no_grad():
-            errors = int((prediction(model(self._mixed), self._labels) != self._labels).sum())
+            errors = int((prediction(judge_of(model)(self._mixed), self._labels) != self._labels).sum())
         return self._mixed if errors >= self._errors else self._whole

@@ -30,7 +30,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from gll.attacks.base import AbstractAttack
+from gll.attacks.base import AbstractAttack, judge_of, judged_logits
 from gll.attacks.gradient import require_finite
 from gll.attacks.norms import L2, AbstractNorm
 from gll.attacks.objectives import Margin, runner_up
@@ -177,14 +177,14 @@ class CarliniWagner(AbstractAttack):
             with torch.enable_grad():
                 moved = descent.images()
                 logits = model(moved)
-                success = shortest.see(moved, logits)
+                success = shortest.see(moved, judged_logits(model, moved, logits))
                 found |= success
                 c = torch.where(success, c, push * c)
                 short = (self.confidence - Margin()(logits, shortest.labels)).clamp(min=0)
                 descent.step(_squared(moved - shortest.clean) + c * short)
         with torch.no_grad():
             moved = descent.images()
-            return found | shortest.see(moved, model(moved))
+            return found | shortest.see(moved, judge_of(model)(moved))
 
 
 @final
@@ -236,7 +236,7 @@ class _Shortest:
     def stands(self, model: nn.Module) -> bool:
         """Show the shortest successes to the model, all at once: is each of them still one?"""
         found = self._distance < math.inf
-        return bool(self.see(self.images.clone(), model(self.images))[found].all())
+        return bool(self.see(self.images.clone(), judge_of(model)(self.images))[found].all())
 
 
 def _squared(delta: Float[Tensor, "n ..."]) -> Float[Tensor, " n"]:

@@ -69,7 +69,7 @@ class FeatureAttack(AbstractAttack):
             for _ in range(self.steps):
                 gradient = _distance_gradient(victim, moved, goal)
                 moved = into_ball_and_box(moved - step * self.norm.ascend(gradient), images, self)
-            best.look(model, moved)
+                best.look(model, moved)
             if best.all_wrong:
                 break
         return best.images(model)

@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from gll.attacks.base import AbstractAttack, into_ball_and_box, plain_settings
+from gll.attacks.base import AbstractAttack, into_ball_and_box, judged_logits, plain_settings
 from gll.attacks.best import Best
 from gll.attacks.norms import AbstractNorm, LInf
 from gll.attacks.objectives import AbstractObjective, CrossEntropy, Towards
@@ -154,7 +154,7 @@ class PGD(AbstractAttack):
                     moved = into_ball_and_box(start, images, self)
                 for _ in range(self.steps):
                     gradient, logits = input_gradient(model, moved, labels, objective)
-                    best.see(moved, logits)
+                    best.see(moved, judged_logits(model, moved, logits))
                     moved = into_ball_and_box(moved + self._step() * self.norm.ascend(gradient), images, self)
                 if not self.best:
                     return moved  # there is one start only

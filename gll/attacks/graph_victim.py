@@ -198,7 +198,12 @@ class GraphVictim(nn.Module):
     @property
     def closed_form(self) -> bool:
         """Whether queries are answered one by one, by `star.py`."""
-        return self.threat.alone and in_closed_form(self.layer, self.base_labels)
+        return self.threat.alone and self.is_plain
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether single queries could be answered by `star.py`."""
+        return in_closed_form(self.layer, self.base_labels)
 
     def shares(
         self, features: Float[Tensor, "n d"]
@@ -286,7 +291,7 @@ class GraphVictim(nn.Module):
         return self._copy(threat=dataclasses.replace(self.threat, queries=Queries.ALONE))
 
     def _require_closed_form(self, what: str) -> None:
-        if not in_closed_form(self.layer, self.base_labels):
+        if not self.is_plain:
             raise ValueError(
                 f"{what} if every base sample has a class and the layer is plain (Laplace or WNLL, Gaussian weights, "
                 "exact search)"

@@ -102,6 +102,7 @@ class Recipe:
         joint: whether all its queries are in it at once.
         sources: models to transfer from, by name; made when they are needed.
         aim: the model whose gradient the attacks follow, and its name; None: that of the model under attack.
+        plain: whether its graph is of the usual kind, which can be seen otherwise (`GraphVictim.is_plain`).
     """
 
     curve: tuple[Radius, ...]
@@ -117,6 +118,7 @@ class Recipe:
     sources: Callable[[], dict[str, nn.Module]]
     probe: Callable[[], nn.Module]
     aim: tuple[nn.Module, str] | None = None
+    plain: bool = True
 
     def aimed(self, attack: AbstractAttack) -> AbstractAttack:
         """The attack, by the gradient that was asked for."""
@@ -190,12 +192,19 @@ def _square(r: Recipe) -> list[Planned]:
 
 
 def _cw(r: Recipe) -> list[Planned]:
-    return [Planned(r.aimed(CarliniWagner()))]
+    found = [Planned(r.aimed(CarliniWagner()))]
+    return [*found, Planned(EveryClass(CarliniWagner()))] if _has_views(r) else found
+
+
+def _has_views(r: Recipe) -> bool:
+    """Whether there is another view to follow: of a graph, and by its own gradient."""
+    return r.graph and r.plain and r.aim is None
 
 
 def _probe(r: Recipe) -> list[Planned]:
     source = r.probe()
-    return [Planned(Transfer(_steps(r, a, Margin()), source, "a linear probe on the same encoder")) for a in r.radii]
+    name = "a linear probe on the same encoder"
+    return [Planned(Transfer(_steps(r, a, Margin()), source, name, asks=True)) for a in r.radii]
 
 
 def _transfer(r: Recipe) -> list[Planned]:
@@ -210,7 +219,10 @@ def _autoattack(version: str) -> Callable[[Recipe], list[Planned]]:
 
         attacks = [AutoAttack(a.cube, version=version) for a in r.radii]
         # It goes on with images that are still right, which in a graph of all queries is another graph each time.
-        return [Planned(Apart(attack) if r.joint else attack) for attack in attacks]
+        found = [Planned(Apart(attack) if r.joint else attack) for attack in attacks]
+        if _has_views(r):  # classes that no neighbour has are out of its sight
+            found += [Planned(EveryClass(AutoAttack(a.cube, version="gradients"))) for a in r.radii]
+        return found
 
     return make
 
@@ -268,6 +280,9 @@ def left_out(text: str, recipe: Recipe, *, autoattack: bool) -> dict[str, str]:
     why: dict[str, str] = {}
     if not recipe.graph:
         why |= dict.fromkeys(("fixed", "every-class", "features"), "the model has no graph")
+    elif not recipe.plain:
+        unusual = ("every-class",) if recipe.joint else ("every-class", "fixed")
+        why |= dict.fromkeys(unusual, "the graph is solved in an unusual way, which has no other view")
     if recipe.classes < 3:
         why["pgd-dlr"] = "it needs three classes"
     if not autoattack:

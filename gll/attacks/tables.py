@@ -77,10 +77,25 @@ def errors_at(summary: Mapping[str, Any], eps: float) -> dict[str, float | None]
     return found
 
 
+def merged(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Evaluations of one run on other samples or graphs, as one: all groups; the checks of the last."""
+    together = {"groups": [group for one in summaries for group in one["groups"]]}
+    together |= {"notes": list(dict.fromkeys(note for one in summaries for note in one["notes"]))}
+    together |= {"wall_s": sum(one["wall_s"] for one in summaries)}
+    return {**summaries[0], **together, "checks": summaries[-1]["checks"]}
+
+
 def judged(summary: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The group with the most attacks: where the worst case is taken. Groups differ in what is in the graph."""
+    """The group with the most kinds of attacks, then with the most: where the worst case is taken.
+
+    Groups differ in what is in the graph.
+    """
     groups: Sequence[dict[str, Any]] = summary["groups"]
-    return max(groups, key=lambda group: len(group["attacks"]), default=None)
+
+    def size(group: Mapping[str, Any]) -> tuple[int, int]:
+        return len({kind for worst in group["worst"] for kind in worst["by_kind"]}), len(group["attacks"])
+
+    return max(groups, key=size, default=None)
 
 
 def worst_at(summary: Mapping[str, Any], eps: float) -> dict[str, Any] | None:

@@ -207,10 +207,11 @@ class Target:
     def recipe(self) -> Recipe:
         """What the attacks are made of."""
         r, p = self.request, self.protocol
+        judged = self.judged(p.few_base, False)
         return Recipe(
             self.radii(p.eps), self.radii((p.table_eps,)), r.c or p.c, p, r.steps, r.restarts, r.queries,
             self.data.num_classes, self.has_graph, self.has_graph and r.joint and not r.inductive, self.sources,
-            self.probe, self.aim(),
+            self.probe, self.aim(), not isinstance(judged, GraphVictim) or judged.is_plain,
         )  # fmt: skip
 
     def about(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
-from gll.attacks.base import AbstractAttack, Watched
+from gll.attacks.base import AbstractAttack, Watched, judge_of
 from gll.attacks.graph_victim import GraphVictim
 from gll.attacks.norms import AbstractNorm
 
@@ -58,6 +58,8 @@ class Transfer(AbstractMadeElsewhere):
         attack: how.
         source: the model it is made on: images in 0 .. 1 to logits.
         source_name: what to call it in results.
+        asks: the attacker may ask the model under attack for its answers, and keeps the iterate that fools it best;
+            otherwise he sees the source alone.
 
     >>> from gll.attacks.gradient import FGSM
     >>> source, victim = nn.Linear(4, 3), nn.Linear(4, 3)
@@ -69,20 +71,25 @@ class Transfer(AbstractMadeElsewhere):
 
     source: nn.Module
     source_name: str = "another model"
+    asks: bool = False
 
     @property
     def where(self) -> str:
         return f"from {self.source_name}"
 
     def own_settings(self) -> dict[str, Any]:
-        return {"source": self.source_name}
+        return {"source": self.source_name, **({"asks": True} if self.asks else {})}
 
     def perturb(self, model: nn.Module, images: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
-        return self.attack.perturb(self.source, images, labels, generator)
+        source = stand_in(self.source, model) if self.asks else self.source
+        return self.attack.perturb(source, images, labels, generator)
 
 
 class AbstractView(AbstractMadeElsewhere):
-    """An attack that is made on another view of a graph victim, and judged on the victim. Subclasses write `view`."""
+    """An attack that is made on another view of a graph victim, and judged on the victim. Subclasses write `view`.
+
+    Every iterate is judged, not only the last: the view says where to go, the victim whether that is far enough.
+    """
 
     @abstractmethod
     def view(self, victim: GraphVictim, images: Tensor) -> GraphVictim:
@@ -90,9 +97,7 @@ class AbstractView(AbstractMadeElsewhere):
 
     @final
     def perturb(self, model: nn.Module, images: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
-        seen: nn.Module = self.view(graph_victim(model, self.name), images)
-        if isinstance(model, Watched):
-            seen = Watched(seen, model.images, model.wrong)
+        seen = stand_in(self.view(graph_victim(model, self.name), images), model)
         return self.attack.perturb(seen, images, labels, generator)
 
 
@@ -166,6 +171,11 @@ class Apart(AbstractView):
 
     def view(self, victim: GraphVictim, images: Tensor) -> GraphVictim:
         return victim.apart()
+
+
+def stand_in(other: nn.Module, model: nn.Module) -> nn.Module:
+    """`other` for an attack to follow, `model`, as the attack was given it, to judge."""
+    return Watched(other, model.images, model.wrong, judge_of(model)) if isinstance(model, Watched) else other
 
 
 def graph_victim(model: nn.Module, attack: str) -> GraphVictim:

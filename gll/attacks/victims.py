@@ -106,7 +106,7 @@ def victim_of(
     layer = layer if tau is None else changed(layer, equation=Laplace(tau=tau))
     known = run.split.labelled
     classes = data.train_labels[known.to(data.train_labels.device)].cpu()
-    chosen = stratified(classes, base, generator(seed, "base under attack"))
+    chosen = stratified(classes, base, generator(seed, "base under attack"), equal=True)
     images = data.train[known[chosen].to(data.train.device)]
     return GraphVictim(
         model.encoder if body is None else nn.Sequential(model.encoder, body),

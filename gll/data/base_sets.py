@@ -215,12 +215,16 @@ class Uncertain(AbstractBaseSet):
         return knn_graph(features, min(self.k, len(known) - 1), search=AutoSearch(), metric=Metric.COSINE)
 
 
-def stratified(classes: Int[Tensor, " m"], size: int, random: torch.Generator) -> Int[Tensor, " size"]:
-    """Positions of `size` random samples with the class proportions of all."""
+def stratified(
+    classes: Int[Tensor, " m"], size: int, random: torch.Generator, *, equal: bool = False
+) -> Int[Tensor, " size"]:
+    """Positions of `size` random samples with the class proportions of all; or as many of each, where there are."""
     present, inverse, count = classes.unique(return_inverse=True, return_counts=True)
     if not len(present) <= size <= len(classes):
         raise ValueError(_impossible(size, len(present), len(classes)))
-    share = torch.tensor(apportion(size, count.tolist()))
+    share = torch.tensor(apportion(size, [1] * len(present) if equal else count.tolist()))
+    if bool((share > count).any()):
+        share = torch.tensor(apportion(size, count.tolist()))
     # A random order, sorted by class: a sample's place within its class says whether it is taken.
     order = torch.randperm(len(classes), generator=random)
     order = order[inverse[order].sort(stable=True).indices]

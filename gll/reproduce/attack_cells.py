@@ -1,15 +1,22 @@
-"""Cells that train a run and attack it: `gll train`, then `gll attack`, in the cell's folder."""
+"""Cells that train a run and attack it: `gll train`, then `gll attack`, in the cell's folder.
+
+One run can be attacked in several ways, on other samples or in another graph: options with a name in front, such as
+`[options.small] samples = 1000`, are a *part*, an attack of its own beside the options that all parts share.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from gll.names import require_options
 from gll.reproduce.experiment import Cell, Experiment
 from gll.reproduce.kinds import AbstractKind, Outcome, Place
 from gll.reproduce.train_cells import config_of, run_config, told, trained
+
+if TYPE_CHECKING:
+    from gll.attacks.target import Request
 
 
 @final
@@ -24,26 +31,70 @@ class AttackKind(AbstractKind):
 
     def run(self, experiment: Experiment, cell: Cell, place: Place) -> Outcome:
         from gll.attacks.command import attack_run
+        from gll.attacks.tables import merged
         from gll.attacks.target import Request
 
-        options: dict[str, Any] = {
-            key: tuple(value) if isinstance(value, list) else value for key, value in cell.point.options().items()
-        }
-        require_options("attack of", experiment.name, options, [f.name for f in fields(Request)])
+        parts = parts_of(cell.point.options())
+        for options in parts.values():
+            require_options("attack of", experiment.name, options, [f.name for f in fields(Request)])
         run, result = trained(run_config(experiment, cell, place), place)
-        out = place.folder / "attack"
-        request = Request(run.directory, **options, out=out, resume=True, seed=cell.point.seed, device=place.device)
-        summary = attack_run(request, out, place.reporter)
-        return Outcome(figures(summary, result), {"summary": summary})
+        values: dict[str, float | None] = {}
+        joint: list[dict[str, Any]] = []
+        apart: dict[str, dict[str, Any]] = {}
+        for name, options in parts.items():
+            out = place.folder / ("attack" if not name else f"attack-{name}")
+            request = Request(run.directory, **options, out=out, resume=True, seed=cell.point.seed, device=place.device)
+            summary = attack_run(request, out, place.reporter)
+            for figure, value in figures(summary, request).items():
+                if values.get(figure) is None:  # the first part that has it
+                    values[figure] = value
+            if graph_of(request):
+                apart[name] = summary
+            else:
+                joint.append(summary)
+        values["test"] = None if result["error"] is None else 100 * result["error"]
+        return Outcome(values, ({"summary": merged(joint)} if joint else {}) | apart)
 
 
-def figures(summary: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, float | None]:
-    """Errors in percent at the ε and c of the paper's table, ours beside them, and the plain test error of the run."""
-    from gll.attacks.tables import errors_at
+def parts_of(options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """What each part asks for; one part without a name where none has one.
 
-    found = errors_at(summary, summary["table_eps_pixels"])
-    values = {name: None if share is None else 100 * share for name, share in found.items()}
-    return {**values, "test": None if result["error"] is None else 100 * result["error"]}
+    >>> parts_of({"base": 100, "small.attacks": "strong", "small.samples": 50, "large.attacks": "fgsm"})
+    {'small': {'base': 100, 'attacks': 'strong', 'samples': 50}, 'large': {'base': 100, 'attacks': 'fgsm'}}
+    >>> parts_of({"attacks": "fgsm"})
+    {'': {'attacks': 'fgsm'}}
+    """
+    plain = {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
+    shared = {key: value for key, value in plain.items() if "." not in key}
+    names = dict.fromkeys(key.partition(".")[0] for key in plain if "." in key)
+    found = {
+        name: shared | {key.partition(".")[2]: value for key, value in plain.items() if key.startswith(f"{name}.")}
+        for name in names
+    }
+    return found or {"": shared}
+
+
+def graph_of(request: Request) -> str:
+    """What the names of figures have behind them, where attacked samples do not share a graph."""
+    return ", inductive" if request.inductive else "" if request.joint else ", alone"
+
+
+def figures(summary: Mapping[str, Any], request: Request) -> dict[str, float | None]:
+    """Errors in percent at the ε and c of the paper's table; or, if ε were given, at each as a multiple of the first.
+
+    A worst case over the model's own gradients alone is none.
+    """
+    from gll.attacks.tables import errors_at, in_earnest, worst_at
+
+    behind, found = graph_of(request), dict[str, float | None]()
+    unit = summary["unit"] if request.normalised else 1
+    for eps in request.eps or (summary["table_eps_pixels"] / unit,):
+        errors = errors_at(summary, eps * unit)
+        if not in_earnest(worst_at(summary, eps * unit)):
+            errors["worst case"] = None
+        where = f" at {eps / request.eps[0]:g}x" if request.eps else ""
+        found |= {f"{name}{'' if name == 'natural' else where}{behind}": share for name, share in errors.items()}
+    return {name: None if share is None else 100 * share for name, share in found.items()}
 
 
 def _named(options: Mapping[str, Any]) -> dict[str, Any]:
