@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from gll.names import require_options
@@ -41,10 +42,13 @@ class AttackKind(AbstractKind):
         values: dict[str, float | None] = {}
         joint: list[dict[str, Any]] = []
         apart: dict[str, dict[str, Any]] = {}
+        pictures: dict[str, Path] = {}
         for name, options in parts.items():
             out = place.folder / ("attack" if not name else f"attack-{name}")
             request = Request(run.directory, **options, out=out, resume=True, seed=cell.point.seed, device=place.device)
             summary = attack_run(request, out, place.reporter)
+            if (out / "images.png").is_file():
+                pictures[name or "attack"] = out / "images.png"
             for figure, value in figures(summary, request).items():
                 if values.get(figure) is None:  # the first part that has it
                     values[figure] = value
@@ -53,7 +57,7 @@ class AttackKind(AbstractKind):
             else:
                 joint.append(summary)
         values["test"] = None if result["error"] is None else 100 * result["error"]
-        return Outcome(values, ({"summary": merged(joint)} if joint else {}) | apart)
+        return Outcome(values, ({"summary": merged(joint)} if joint else {}) | apart, pictures=pictures)
 
 
 def parts_of(options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

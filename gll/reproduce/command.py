@@ -93,7 +93,7 @@ def merge(experiments: Mapping[str, Experiment], folder: Path, console: Console)
     for name, experiment in experiments.items():
         other = folder / name
         count = add_records(experiment.folder / "results.json", read_records(other / "results.json").values())
-        for array in sorted((other / "arrays").glob("*.npz")):
+        for array in sorted((other / "arrays").glob("*.*")):  # arrays and pictures
             (experiment.folder / "arrays").mkdir(exist_ok=True)
             (experiment.folder / "arrays" / array.name).write_bytes(array.read_bytes())
         if count:

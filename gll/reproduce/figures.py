@@ -1,4 +1,4 @@
-"""The paper's figures, drawn from records: the grid of two moons, the curves of FashionMNIST, errors under attack.
+"""The paper's figures, drawn from records: the grid of two moons, the curves of FashionMNIST, attacks.
 
 An experiment whose config says `figure = NAME` in [table] has one. Pictures go to docs/figures/reproduce-NAME*.png, and
 are shown where the tables are.
@@ -6,6 +6,7 @@ are shown where the tables are.
 
 from __future__ import annotations
 
+import shutil
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -114,10 +115,51 @@ def attacks(shown: Shown, path: Path) -> list[Path]:
             picture = path.with_name(f"{path.name}-{data}-{what}.png")
             if draw(summaries, picture):
                 made.append(picture)
-    return made
+    return made + attacked_images(shown, path)
 
 
-FIGURES: dict[str, Callable[[Shown, Path], list[Path]]] = {"moons": moons, "curves": curves, "attacks": attacks}
+def attacked_images(shown: Shown, path: Path) -> list[Path]:
+    """The images that a naturally trained GLL was fooled by, of every data set, as in the paper. The first seed."""
+    made: dict[str, list[Path]] = {}
+    for cell in kind_of(shown.experiment).cells(shown.experiment, shown.scale):
+        data, *model = (value for _, value in cell.point.place)
+        kept = sorted((shown.experiment.folder / "arrays").glob(f"{cell.folder}-*.png"))
+        if model == ["GLL", "natural"] and kept and data not in made:
+            parts = {file.stem.removeprefix(f"{cell.folder}-"): file for file in kept}
+            made[data] = [path.with_name(f"{path.name}-{data}-images-{part}.png") for part in parts]
+            for file, picture in zip(kept, made[data], strict=True):
+                with complete_file(picture) as written:
+                    shutil.copyfile(file, written)
+    return [picture for pictures in made.values() for picture in pictures]
+
+
+def head_at_test(shown: Shown, path: Path) -> list[Path]:
+    """Error against ε of one network: by its softmax, and by a graph that is attacked by either gradient."""
+    from gll.attacks.plots import draw_curves
+
+    picture = path.with_suffix(".png")
+    return [picture] if draw_curves(shown.found[0][1]["more"]["summaries"], picture) else []
+
+
+def more_c(shown: Shown, path: Path) -> list[Path]:
+    """Error against the distance of CW, a point for each c; the first seed."""
+    from gll.attacks.plots import draw_distances
+
+    groups: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for place, record in shown.found:
+        data, *model = place.values()
+        groups.setdefault(data, {}).setdefault(", ".join(model), record["more"]["summaries"]["attack"])
+    made = {path.with_name(f"{path.name}-{data}.png"): summaries for data, summaries in groups.items()}
+    return [picture for picture, summaries in made.items() if draw_distances(summaries, picture)]
+
+
+FIGURES: dict[str, Callable[[Shown, Path], list[Path]]] = {
+    "moons": moons,
+    "curves": curves,
+    "attacks": attacks,
+    "head-at-test": head_at_test,
+    "more-c": more_c,
+}
 """Every figure by its name."""
 
 

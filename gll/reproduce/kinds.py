@@ -1,4 +1,4 @@
-"""What a cell can be: training, training and attacks, two moons, times of steps, counts of parameters.
+"""What a cell can be: training, training and attacks of several sorts, two moons, times of steps, parameter counts.
 
 Each kind maps cells to code that is in the library anyway; there is no second trainer here.
 """
@@ -30,11 +30,13 @@ class Outcome:
         values: by figure, JSON-able numbers; None where there is none.
         more: whatever else should be kept, JSON-able: curves, all rows of a measurement.
         arrays: what is too large for JSON.
+        pictures: files to keep, by what to add to the name of the cell.
     """
 
     values: Mapping[str, float | None]
     more: Mapping[str, Any] = field(default_factory=dict)
     arrays: Mapping[str, NDArray[np.generic]] = field(default_factory=dict)
+    pictures: Mapping[str, Path] = field(default_factory=dict)
 
 
 @final
@@ -94,6 +96,18 @@ def _attack() -> AbstractKind:
     return AttackKind()
 
 
+def _head_at_test() -> AbstractKind:
+    from gll.reproduce.appendix_cells import HeadAtTestKind
+
+    return HeadAtTestKind()
+
+
+def _more_c() -> AbstractKind:
+    from gll.reproduce.appendix_cells import MoreCKind
+
+    return MoreCKind()
+
+
 def _moons() -> AbstractKind:
     from gll.reproduce.moons_cells import MoonsKind
 
@@ -115,6 +129,8 @@ def _parameters() -> AbstractKind:
 KINDS: dict[str, Callable[[], AbstractKind]] = {
     "train": _train,
     "attack": _attack,
+    "head-at-test": _head_at_test,
+    "more-c": _more_c,
     "moons": _moons,
     "times": _times,
     "parameters": _parameters,

@@ -8,12 +8,14 @@ again.
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
+from gll.files import complete_file
 from gll.reproduce.experiment import Cell, Experiment, ExperimentError
 from gll.reproduce.kinds import AbstractKind, Outcome, Place, kind_of
 from gll.reproduce.records import Record, add_records, claimed, done_records, read_record, write_json
@@ -133,6 +135,12 @@ class Work:
     def _record(self, cell: Cell, outcome: Outcome, where: dict[str, Any]) -> Record:
         if outcome.arrays:
             self._keep_arrays(cell, outcome)
+        if self.scale != "smoke":
+            for name, picture in outcome.pictures.items():
+                kept = self.experiment.folder / "arrays" / f"{cell.folder}-{name}.png"
+                kept.parent.mkdir(exist_ok=True)
+                with complete_file(kept) as part:
+                    shutil.copyfile(picture, part)
         on_gpu = where["gpu"] is not None and self.device != "cpu"
         return {
             "experiment": self.experiment.name,
@@ -156,8 +164,6 @@ class Work:
     def _keep_arrays(self, cell: Cell, outcome: Outcome) -> None:
         """Beside results.json; those of smoke in the cell's folder."""
         import numpy as np
-
-        from gll.files import complete_file
 
         folder = self.folder(cell) if self.scale == "smoke" else self.experiment.folder / "arrays"
         folder.mkdir(exist_ok=True)
