@@ -19,6 +19,7 @@ from gll.attacks.carlini_wagner import CarliniWagner, CarliniWagnerPaper
 from gll.attacks.gradient import FGSM, IFGSM
 from gll.attacks.plots import Row, draw_curves, draw_distances, draw_images
 from gll.attacks.poison import GreedyFlips, poison
+from gll.attacks.square import Square
 from gll.attacks.store import Store
 from gll.attacks.tables import Grid, checks_compared, compared, errors_at, paper_grid, radii, strong_radii
 from gll.attacks.target import Request, Target
@@ -249,7 +250,7 @@ def test_the_strong_set(runs: dict[str, Path], tmp_path: Path, monkeypatch: pyte
     assert "pgd, Margin, 3 steps: eps 0.1" in listed
     assert "24 samples at a time beside a base of 40, in float64:" in said[begins:rest]
     assert len(listed) == len(group["attacks"])
-    assert told == [11]  # attacks, of which 24 samples each are to come
+    assert told == [12]  # attacks, of which 24 samples each are to come
     row = errors_at(found, 0.1)
     assert (row["worst case"], row["FGSM"], row["AutoAttack"]) == (worst["error"], None, None)
 
@@ -317,7 +318,8 @@ def test_what_takes_the_fast_path_and_what_is_made_apart(runs: dict[str, Path]) 
         (margin,) = sets.plan(["pgd-margin"], known.recipe())
         auto, more = sets.plan(["autoattack"], known.recipe())
         assert isinstance(more.attack, EveryClass)  # where no neighbour has a class, it would be out of sight
-        assert (square.fast, margin.fast, auto.fast) == (True, False, False)
+        assert (square.fast, margin.fast, auto.fast) == (not apart, False, False)
+        assert isinstance(square.attack, Apart if apart else Square)
         assert isinstance(auto.attack, Apart if apart else AutoAttack)
     known = Target(Request(runs["gll"], samples=24, base=40))
     fast, exact = (known.judged(40, True, fast=fast) for fast in (True, False))

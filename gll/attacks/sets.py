@@ -103,6 +103,7 @@ class Recipe:
         sources: models to transfer from, by name; made when they are needed.
         aim: the model whose gradient the attacks follow, and its name; None: that of the model under attack.
         plain: whether its graph is of the usual kind, which can be seen otherwise (`GraphVictim.is_plain`).
+        surrogate: the model under attack with the gradient that it was trained by, if that is not its own.
     """
 
     curve: tuple[Radius, ...]
@@ -119,6 +120,7 @@ class Recipe:
     probe: Callable[[], nn.Module]
     aim: tuple[nn.Module, str] | None = None
     plain: bool = True
+    surrogate: Callable[[], nn.Module | None] = lambda: None
 
     def aimed(self, attack: AbstractAttack) -> AbstractAttack:
         """The attack, by the gradient that was asked for."""
@@ -179,7 +181,8 @@ def _fixed(r: Recipe) -> list[Planned]:
 
 def _every_class(r: Recipe) -> list[Planned]:
     _needs_graph("every-class", r)
-    return [Planned(EveryClass(_steps(r, a, Margin(), targets=3))) for a in r.radii]
+    kinds = [(Margin(), 3), (CrossEntropy(), 0)]
+    return [Planned(EveryClass(_steps(r, a, objective, targets))) for objective, targets in kinds for a in r.radii]
 
 
 def _features(r: Recipe) -> list[Planned]:
@@ -188,7 +191,17 @@ def _features(r: Recipe) -> list[Planned]:
 
 
 def _square(r: Recipe) -> list[Planned]:
-    return [Planned(Square(a.eps, r.queries, norm=a.norm), fast=True) for a in r.radii]
+    attacks = [Square(a.eps, r.queries, norm=a.norm) for a in r.radii]
+    # A step is kept or not sample by sample: beside others that have moved meanwhile, that would be out of date.
+    return [Planned(Apart(attack)) if r.joint and r.plain else Planned(attack, fast=True) for attack in attacks]
+
+
+def _surrogate(r: Recipe) -> list[Planned]:
+    source = r.surrogate()
+    if source is None:
+        raise ValueError("the attack 'surrogate' is for WNLL, which was trained by the gradient of its linear layer")
+    name = "the linear layer it was trained by"
+    return [Planned(Transfer(_steps(r, a, Margin()), source, name, asks=True)) for a in r.radii]
 
 
 def _cw(r: Recipe) -> list[Planned]:
@@ -243,6 +256,7 @@ NAMES: dict[str, Callable[[Recipe], list[Planned]]] = {
     "fixed": _fixed,
     "every-class": _every_class,
     "features": _features,
+    "surrogate": _surrogate,
     "square": _square,
     "cw": _cw,
     "probe": _probe,
@@ -252,7 +266,7 @@ NAMES: dict[str, Callable[[Recipe], list[Planned]]] = {
 }
 PAPER = ("fgsm", "ifgsm", "cw-paper")
 STRONG = (
-    "pgd", "pgd-margin", "pgd-dlr", "pgd-targets", "fixed", "every-class", "features", "square",
+    "pgd", "pgd-margin", "pgd-dlr", "pgd-targets", "fixed", "every-class", "features", "surrogate", "square",
     "probe", "transfer", "autoattack", "cw",
 )  # fmt: skip
 SETS = {"paper": PAPER, "strong": STRONG}
@@ -283,6 +297,8 @@ def left_out(text: str, recipe: Recipe, *, autoattack: bool) -> dict[str, str]:
     elif not recipe.plain:
         unusual = ("every-class",) if recipe.joint else ("every-class", "fixed")
         why |= dict.fromkeys(unusual, "the graph is solved in an unusual way, which has no other view")
+    if recipe.surrogate() is None:
+        why["surrogate"] = "the head was trained by its own gradient"
     if recipe.classes < 3:
         why["pgd-dlr"] = "it needs three classes"
     if not autoattack:

@@ -212,6 +212,7 @@ class Target:
             self.radii(p.eps), self.radii((p.table_eps,)), r.c or p.c, p, r.steps, r.restarts, r.queries,
             self.data.num_classes, self.has_graph, self.has_graph and r.joint and not r.inductive, self.sources,
             self.probe, self.aim(), not isinstance(judged, GraphVictim) or judged.is_plain,
+            lambda: judged if isinstance(judged, GraphVictim) and judged.surrogate is not None else None,
         )  # fmt: skip
 
     def about(self) -> dict[str, Any]:
