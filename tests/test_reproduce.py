@@ -170,6 +170,34 @@ def test_smoke_leaves_no_results(tiny: Experiment) -> None:
     assert len(work.done()) == 1
 
 
+def test_errors_of_single_classes(tiny: Experiment) -> None:
+    """Those of the test samples of each class, and of all of them together, beside counts by hand."""
+    import torch
+
+    from gll.train.model import encode, restore
+    from gll.train.runs import Run
+
+    text = (tiny.folder / "config.toml").read_text()
+    more = 'options = { figure = "three", classes = ["8", "1", "9"] }\n[run]'
+    (tiny.folder / "config.toml").write_text(text.replace("[run]", more, 1).replace("epochs = 1,", "epochs = 0,"))
+    experiment = load_experiment(tiny.folder)
+    work = work_on(experiment, "mlp", "seed 0")
+    assert work.run() == []
+    (record,) = read_records(tiny.folder / "results.json").values()
+    run = Run.open(next(path.parent for path in work.root.glob("tiny/small/*/run/config.toml")))
+    model, data = restore(run)
+    with torch.no_grad():
+        features = encode(model.encoder, data.test, data, run.config)
+        wrong = model.head(features).argmax(1) != data.test_labels
+    by_hand = {name: 100 * float(wrong[data.test_labels == int(name)].double().mean()) for name in "819"}
+    assert record["more"]["classes"] == pytest.approx(by_hand, abs=1e-4)
+    chosen = torch.isin(data.test_labels, torch.tensor([8, 1, 9]))
+    assert record["values"]["three"] == pytest.approx(100 * float(wrong[chosen].double().mean()))
+    shown = tables.by_class(tables.Shown(experiment, "small")).splitlines()
+    assert shown[2:3] == ["| class | 8 | 1 | 9 |"]
+    assert shown[4].startswith(f"| mlp | **{by_hand['8']:.1f}** |")
+
+
 def test_a_cell_that_fails_is_named_and_the_others_go_on(tiny: Experiment) -> None:
     text = (tiny.folder / "config.toml").read_text()
     (tiny.folder / "config.toml").write_text(text.replace('"model.head=gll"', '"model.head=gll", "base.size=1000"'))

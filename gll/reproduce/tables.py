@@ -89,6 +89,22 @@ def table(shown: Shown) -> str:
     return "\n".join([*lines, "", provenance(shown)])
 
 
+def by_class(shown: Shown) -> str:
+    """Errors of single classes, where records have some: a row for each place."""
+    groups: dict[str, list[Mapping[str, float]]] = {}
+    for place, record in shown.found:
+        if "classes" in record["more"]:
+            groups.setdefault(name_of(place), []).append(record["more"]["classes"])
+    if not groups:
+        return ""
+    names = list(next(iter(groups.values()))[0])
+    lines = [f"| class | {' | '.join(names)} |", "|---|" + "---:|" * len(names)]
+    for place_name, members in groups.items():
+        cells = [entry([one[name] for one in members], None, 1) for name in names]
+        lines.append(f"| {place_name} | {' | '.join(cells)} |")
+    return "\n".join(["By class:", "", *lines])
+
+
 def entry(ours: Sequence[float], paper: tuple[float, float | None] | None, digits: int) -> str:
     """Mean ± standard deviation over seeds, and the paper's.
 
@@ -138,6 +154,8 @@ def section(experiment: Experiment, states: Mapping[str, Shown]) -> str:
     for shown in [one for one in scales if one.found] or scales[-1:]:
         about = experiment.text["scales"][shown.scale].get("about", "")
         lines += [f"**{shown.scale}**{': ' + about if about else ''}", "", table(shown), ""]
+        classes = by_class(shown)
+        lines += [classes, ""] if classes else []
     return "\n".join(lines).rstrip()
 
 

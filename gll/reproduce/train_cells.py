@@ -142,14 +142,15 @@ def _train(config: Config, options: dict[str, Any], place: Place) -> Outcome:
     run, result = trained(config, place)
     drawn = curves(run.directory)
     values = {**figures(result), "before": before(drawn, config.model.head)}
+    more: dict[str, Any] = {"result": _kept(result), "curves": drawn}
     if options:
         require_options("training", config.name, options, ("classes", "figure"))
-        values[options["figure"]] = error_of(run, options["classes"])
-    return Outcome(values, {"result": _kept(result), "curves": drawn})
+        values[options["figure"]], more["classes"] = errors_of(run, options["classes"])
+    return Outcome(values, more)
 
 
-def error_of(run: Any, classes: list[str]) -> float:
-    """Error of a finished run, in percent, among the test samples of some classes."""
+def errors_of(run: Any, classes: list[str]) -> tuple[float, dict[str, float]]:
+    """Errors of a finished run, in percent: among the test samples of some classes, and of each of these."""
     import torch
 
     from gll.train.evaluate import evaluate
@@ -161,7 +162,8 @@ def error_of(run: Any, classes: list[str]) -> float:
     at = torch.tensor([data.classes.index(name) for name in classes])
     wrong = torch.tensor(evaluate(model, data, run.split, run.config)[0].by_class)[at]
     number = torch.bincount(data.test_labels[data.test_labels >= 0].cpu(), minlength=len(data.classes))[at]
-    return float(100 * (wrong * number).sum() / number.sum())
+    together = float(100 * (wrong * number).sum() / number.sum())
+    return together, {name: round(100 * float(share), 4) for name, share in zip(classes, wrong, strict=True)}
 
 
 def figures(result: dict[str, Any]) -> dict[str, float | None]:
