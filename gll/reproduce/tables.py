@@ -1,6 +1,7 @@
 """Tables in Markdown from expected.json and results.json: ours, and the paper's in brackets behind.
 
-`pages` writes experiments/README.md and the marked parts of docs/reproduce.md again; nothing in them is typed.
+`pages` writes experiments/README.md and the marked parts of docs/reproduce.md again, and the numbers in
+docs/what-we-found.md (`findings.py`); none is typed.
 """
 
 from __future__ import annotations
@@ -175,6 +176,12 @@ def pages(experiments: Mapping[str, Experiment]) -> dict[Path, str]:
     page = docs / "reproduce.md"
     if page.is_file():
         found[page] = _filled(page.read_text(encoding="utf-8"), whole, shown("figures"))
+    page = docs / "what-we-found.md"
+    if page.is_file():
+        from gll.reproduce.findings import Findings
+
+        findings = Findings(experiments, states, root.parent / "benchmarks" / "results")
+        found[page] = findings.filled(page.read_text(encoding="utf-8"))
     return found
 
 

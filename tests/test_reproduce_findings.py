@@ -1,0 +1,91 @@
+"""Numbers in the text of what-we-found.md come from files, and what they name must exist."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gll.reproduce.experiment import load_experiment
+from gll.reproduce.findings import Findings
+from gll.reproduce.kinds import kind_of
+from gll.reproduce.records import add_records
+from gll.reproduce.tables import states_of
+
+CONFIG = """
+title = "heads"
+paper = "a table"
+kind = "train"
+order = 1
+table = { rows = ["head"], figures = ["error"], better = "lower", digits = 1 }
+[axes.head]
+gll = ["model.head=gll"]
+mlp = ["model.head=mlp"]
+[scales.small]
+seeds = [0, 1]
+[scales.full]
+seeds = [0]
+set = ["train.epochs=500"]
+"""
+
+
+@pytest.fixture
+def findings(tmp_path: Path) -> Findings:
+    folder = tmp_path / "heads"
+    folder.mkdir()
+    (folder / "config.toml").write_text(CONFIG)
+    (folder / "expected.json").write_text('{"values": {"gll": {"error": [9.0, 0.5]}, "mlp": {"error": 7.0}}}')
+    experiment = load_experiment(folder)
+    more = {"versions": {"torch": "2"}, "device": "cpu", "wall_s": 1.0, "date": "1", "commit": "c", "more": {}}
+    made = [
+        {"key": c.key, "cell": c.title, "seed": c.point.seed, "scale": "small", "values": {"error": e}, **more}
+        for c, e in zip(kind_of(experiment).cells(experiment, "small"), (4.0, 1.0, 6.0), strict=False)
+    ]
+    add_records(folder / "results.json", made)
+    tests = [{"head": "mlp", "error": 0.2}, {"head": "gll", "error": 0.1}]
+    rows = [{"name": "mine", "tests": tests}, {"name": "mine", "tests": [{"head": "mlp", "error": 0.4}]}]
+    (tmp_path / "training.json").write_text(json.dumps({"rows": rows}))
+    times = [{"train": {"gll": {"median_ms": gll}, "mlp": {"median_ms": 2.0}}} for gll in (3.0, 5.0)]
+    (tmp_path / "training-step.json").write_text(json.dumps({"rows": times}))
+    experiments = {"heads": experiment}
+    return Findings(experiments, {"heads": states_of(experiment)}, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("mark", "value"),
+    [
+        ("ours heads; gll; error", "**5.0 ± 1.4**"),
+        ("ours heads; mlp; error", "**1.0**"),
+        ("paper heads; gll; error", "9.0 ± 0.5"),
+        ("paper heads; mlp; error", "7.0"),
+        ("run mine; mlp", "**30.00 ± 14.14**"),
+        ("run mine; gll", "**10.00**"),
+        ("ratio train", "**1.5 to 2.5**"),
+    ],
+)
+def test_a_number_is_written_again(findings: Findings, mark: str, value: str) -> None:
+    old = f"It is <!-- {mark} -->12<!-- end -->, and <!-- ratio train -->x\ny<!-- end --> there."
+    new = f"It is <!-- {mark} -->{value}<!-- end -->, and <!-- ratio train -->**1.5 to 2.5**<!-- end --> there."
+    assert findings.filled(old) == new
+    assert findings.filled(new) == new
+
+
+def test_what_was_run_and_what_is_open(findings: Findings) -> None:
+    assert "| [`heads`](reproduce.md) | small | 3 of 4 | 2 better |" in findings.compared()
+    assert "- `heads` (heads): small: 3 of 4 cells; full: not run\n" in findings.open()
+
+
+@pytest.mark.parametrize(
+    ("mark", "message"),
+    [
+        ("theirs heads", "unknown kind of number 'theirs'"),
+        ("ours tails; gll; error", "unknown experiment 'tails'"),
+        ("ours heads; knn; error", "heads has no place 'knn'"),
+        ("ours heads; gll; loss", "unknown figure of heads 'loss'"),
+        ("run yours; mlp", "no run yours tested by mlp"),
+    ],
+)
+def test_what_is_not_there_is_refused(findings: Findings, mark: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        findings.filled(f"<!-- {mark} --><!-- end -->")
