@@ -207,6 +207,21 @@ def test_a_cell_that_fails_is_named_and_the_others_go_on(tiny: Experiment) -> No
     assert "mlp, seed 0" in values(tiny)
 
 
+def test_a_graph_that_cannot_be_solved_ends_one_cell_only(tiny: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = gll.train.loop.Training.train_step
+
+    def step(self: gll.train.loop.Training, *args: Any) -> None:
+        if self.config.model.head == "gll" and self.epoch == 1:
+            raise gll.SolveError(gll.RESULT.MAX_STEPS)
+        real(self, *args)
+
+    monkeypatch.setattr(gll.train.loop.Training, "train_step", step)
+    problems = work_on(tiny, "seed 0").run()
+    assert len(problems) == 1
+    assert problems[0].startswith("gll, seed 0: SolveError: ")
+    assert sorted(values(tiny)) == ["mlp, seed 0", "warm-up, seed 0"]
+
+
 def test_keys_follow_what_decides_a_result(tiny: Experiment) -> None:
     def keys(old: str, new: str) -> list[str]:
         path = tiny.folder / "config.toml"

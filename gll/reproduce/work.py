@@ -118,6 +118,8 @@ class Work:
             outcome = self.kind.run(self.experiment, cell, place)
         except (ValueError, OSError, ImportError, NonFiniteError) as error:
             return f"{cell.title}: {error}"
+        except RuntimeError as error:  # a graph that cannot be solved, a GPU that is full: the others may do better
+            return f"{cell.title}: {type(error).__name__}: {error}"
         finally:
             spent = {
                 "wall_s": round(before["wall_s"] + time.monotonic() - begun, 2),
