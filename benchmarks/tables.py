@@ -299,6 +299,7 @@ def robustness(record: dict[str, Any], _: dict[int, str]) -> str:
 def tables() -> dict[str, str]:
     """Every table by its name."""
     sys.path.insert(0, str(RESULTS.parent))
+    from _attacked import by_attack, paper_protocol
     from layer import AUTHORS_MS
 
     from gll.train import keys
@@ -329,6 +330,7 @@ def tables() -> dict[str, str]:
         "augment-cuda": (augmentation, {}),
     }
     made = {"keys": keys.markdown()}  # not measured, but made from the code
+    made |= {"attacked-mnist": paper_protocol("mnist"), "attacked-mnist-robust": by_attack("mnist")}
     for name, (maker, authors) in makers.items():
         file = RESULTS / f"{name.replace('large-solvers', 'large-graph')}.json"
         if file.exists():
