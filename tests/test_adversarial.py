@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -16,7 +17,7 @@ from gll.data.datasets import normalize
 from gll.data.random import derived_seed
 from gll.nn.heads import GLLHead, create_head
 from gll.train.adversarial import Adversary, box, radius
-from gll.train.against import LargestMargin, OwnLoss, Probe
+from gll.train.against import EveryClass, LargestMargin, OwnLoss, Probe, logits_of_every_class
 from gll.train.config import from_toml
 from gll.train.distributed import Nodes, Ranks
 from gll.train.finite import NonFiniteError
@@ -99,7 +100,7 @@ def test_the_attack_is_what_one_writes_by_hand(tmp_path: Path, head: str) -> Non
     assert torch.equal(got[b + l :], x[b + l :])
 
 
-@pytest.mark.parametrize("against", ["own", "margin", "probe"])
+@pytest.mark.parametrize("against", ["own", "margin", "every-class", "probe"])
 @pytest.mark.parametrize(
     ("eps", "options"),
     [
@@ -122,8 +123,8 @@ def test_ball_box_and_base(tmp_path: Path, against: str, eps: float, options: li
     assert float(pixels.max()) <= 1 + 1e-6
     assert torch.equal(got[:b], x[:b]), "the base was attacked"
     others = (got[b + l :] != x[b + l :]).any()
-    # A probe asks only about labelled samples.
-    assert bool(others) == ("adversarial.unlabelled=true" in options and against != "probe")
+    # Some ask only about labelled samples.
+    assert bool(others) == ("adversarial.unlabelled=true" in options and against in ("own", "margin"))
     assert got.dtype == torch.float32
     assert not got.requires_grad
 
@@ -360,7 +361,7 @@ def test_units() -> None:
         (["adversarial.eps=0.1", "adversarial.steps=0"], "adversarial.steps must be at least 1"),
         (["adversarial.eps=0.1", "adversarial.step=-1"], "adversarial.step must be at least 0"),
         (["adversarial.units=pixel"], "must be one of pixels, normalised, got 'pixel'; did you mean 'pixels'"),
-        (["adversarial.against=own loss"], "must be one of own, margin, probe"),
+        (["adversarial.against=own loss"], "must be one of own, margin, every-class, probe"),
         (["adversarial.alpha=0.1"], "unknown key 'adversarial.alpha'"),
         (["adversarial.eps=0.1", "model.head=probe"], 'trains an encoder, and "probe" does not: use mlp, linear, gll'),
         (["adversarial.eps=0.1", "model.switch_at=1", "model.first=probe"], 'trains an encoder, and "probe" does not'),
@@ -392,7 +393,7 @@ def test_numbers_that_overflow_in_the_attack(tmp_path: Path, head: str) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("against", ["own", "margin", "probe"])
+@pytest.mark.parametrize("against", ["own", "margin", "every-class", "probe"])
 def test_the_gpu_is_not_waited_for(
     tmp_path: Path, gpu_waits: Callable[[str], AbstractContextManager[None]], against: str
 ) -> None:
@@ -409,3 +410,47 @@ def test_the_gpu_is_not_waited_for(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Adversary, "attack", watched)
         train(run)
+
+
+def test_every_class_is_a_softmax_over_all_base_samples() -> None:
+    """Written out by loops; and a slope where the graph's own loss has none."""
+    generator = torch.Generator().manual_seed(0)
+    y = torch.arange(40) % 4
+    centre = torch.eye(4, 6)
+    base = centre[y] + 0.05 * torch.randn(40, 6, generator=generator)
+    x = (centre[y[:8]] + 0.05 * torch.randn(8, 6, generator=generator)).requires_grad_()
+    head = create_head("gll", 6, 4, k=5)
+    found = logits_of_every_class(head.layer, x.double(), base.double(), y)
+    a, b = (nn.functional.normalize(t.detach().double()) for t in (x, base))
+    for i in range(8):
+        far = (a[i] - b).square().sum(1)
+        for c in range(4):
+            total = 0.0
+            for j in range(40):
+                among = (b[j] - b).square().sum(1).sort().values[5]  # the first is the sample itself
+                if int(y[j]) == c:
+                    total += math.exp(-4 * float(far[j]) / float(far.sort().values[4] * among) ** 0.5)
+            assert found[i, c].item() == pytest.approx(math.log(total), rel=1e-6)
+    nodes = Nodes(base, y, x, y[:8])
+    (own,) = torch.autograd.grad(OwnLoss().harm(head, nodes), x)
+    (seen,) = torch.autograd.grad(EveryClass().harm(head, nodes), x)
+    assert float(own.norm(dim=1).min()) < 1e-6 < 1e-2 < float(seen.norm(dim=1).min())
+
+
+def test_the_slope_of_every_class_holds_bandwidths_fixed() -> None:
+    generator = torch.Generator().manual_seed(0)
+    base, x = torch.randn(20, 3, generator=generator).double(), torch.randn(4, 3, generator=generator).double()
+    y = torch.arange(20) % 2
+    layer = create_head("gll", 3, 2, k=5, normalize=False).layer
+    own = (x[:, None] - base).square().sum(2).sort(1).values[:, 4].sqrt()
+    theirs = (base[:, None] - base).square().sum(2).sort(1).values[:, 5].sqrt()
+
+    def by_hand(z: Tensor) -> Tensor:
+        weight = torch.exp(-4 * (z[:, None] - base).square().sum(2) / (own[:, None] * theirs))
+        return torch.log(torch.stack([weight[:, y == c].sum(1) for c in (0, 1)], 1))
+
+    z = x.clone().requires_grad_()
+    direction = torch.linspace(-1, 1, 8, dtype=torch.float64).view(4, 2)
+    (expected,) = torch.autograd.grad((by_hand(z) * direction).sum(), z)
+    (found,) = torch.autograd.grad((logits_of_every_class(layer, z, base, y) * direction).sum(), z)
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)

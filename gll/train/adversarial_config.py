@@ -21,7 +21,8 @@ class AdversarialConfig:
         steps: how many times.
         random_start: start at a random place within ±ε rather than at the image.
         against: what the attack makes larger: the head's "own" loss; the "margin" by which another class beats the true
-            one; or the loss of a linear "probe" that learns beside the head.
+            one; the same on a graph that joins every sample to base samples of "every-class"; or the loss of a linear
+            "probe" that learns beside the head.
         unlabelled: attack the unlabelled samples of a batch too. The base is never attacked.
     """
 
@@ -38,4 +39,4 @@ class AdversarialConfig:
         check(self.step >= 0, "adversarial.step", self.step, "at least 0 (0: 2.5 eps/steps)")
         check(self.steps >= 1, "adversarial.steps", self.steps, "at least 1")
         one_of("adversarial.units", self.units, ("pixels", "normalised"))
-        one_of("adversarial.against", self.against, ("own", "margin", "probe"))
+        one_of("adversarial.against", self.against, ("own", "margin", "every-class", "probe"))

@@ -1,8 +1,9 @@
-"""What an attack in training makes larger: the head's own loss, a margin, or the loss of a linear probe.
+"""What an attack in training makes larger: the head's own loss, a margin, or a loss that is nowhere flat.
 
 A graph head's own loss can be all but flat where its values are certain: its gradient then says little about where the
-head fails (it is *masked*), and training against it teaches little. A margin of log-probabilities stays steep there,
-and a linear probe on the same features is never flat. Read next: `adversarial.py`, which climbs.
+head fails (it is *masked*), and training against it teaches little. A margin of log-probabilities stays steep there, as
+long as some neighbour has another class. Weights to base samples of every class, near or not, are never flat, nor is a
+linear probe on the same features. Read next: `adversarial.py`, which climbs.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from gll.attacks.objectives import Margin
+from gll.features import unit_rows
 from gll.nn.heads import AbstractHead, GLLHead
+from gll.nn.layer import GraphLearningLayer
+from gll.similarity import Gaussian
 from gll.train.distributed import Nodes, Ranks
 from gll.train.evaluate import at_work
 from gll.train.optimize import load_optimizer, optimizer_tensors
@@ -111,6 +115,59 @@ class LargestMargin(AbstractOpponent):
 
 
 @final
+class EveryClass(AbstractOpponent):
+    """The margin between classes by weights to *all* base samples: the graph without its cut after k neighbours.
+
+    Where all neighbours of a sample are of one class, the graph's own loss has no slope. Here the logit of a class is
+    log Σ w over its base samples, with Gaussian weights and self-tuned bandwidths; nothing is solved. A margin, since a
+    cross-entropy of logits this far apart is flat again. Heads without a graph are attacked by their own loss.
+
+    Differentiable in: the features of the queries. Held fixed: bandwidths.
+    """
+
+    @property
+    def uses_graph(self) -> bool:
+        return True
+
+    def harm(self, head: AbstractHead, nodes: Nodes) -> Tensor:
+        head = at_work(head)
+        if not isinstance(head, GLLHead):
+            return OwnLoss().harm(head, nodes)
+        x, base = nodes.queries[: nodes.num_labelled], nodes.base
+        if head.projection is not None:
+            x, base = head.projection(x), head.projection(base)
+        logits = logits_of_every_class(head.layer, x.float(), base.detach().float(), nodes.base_labels)
+        return Margin()(logits, nodes.target).sum()
+
+
+def logits_of_every_class(
+    layer: GraphLearningLayer, x: Float[Tensor, "q d"], base: Float[Tensor, "m d"], labels: Int[Tensor, " m"]
+) -> Float[Tensor, "q c"]:
+    """log Σ w of every class over its base samples; far below all others for a class without any.
+
+    Differentiable in: `x`. Held fixed: the base and the bandwidths.
+    """
+    if layer.normalize:
+        x, base = unit_rows(x), unit_rows(base)
+    far = _sqdist(x, base)
+    with torch.no_grad():
+        k = min(layer.k, len(base) - 1)
+        near = far.kthvalue(k, 1).values, _sqdist(base, base).kthvalue(k + 1, 1).values  # a sample is its own first
+        least = 1e-6 * far.mean().clamp(min=torch.finfo(x.dtype).tiny)  # where more than k samples are copies
+        own, theirs = (square.clamp(min=least).sqrt() for square in near)
+    scale = layer.kernel.scale if isinstance(layer.kernel, Gaussian) else Gaussian().scale
+    log_weight = -scale * far / (own[:, None] * theirs)
+    members = labels == torch.arange(layer.num_classes, device=labels.device)[:, None]
+    per_class = torch.where(members, log_weight[:, None], -1e9)
+    return torch.logsumexp(per_class, 2)
+
+
+def _sqdist(x: Float[Tensor, "q d"], y: Float[Tensor, "m d"]) -> Float[Tensor, "q m"]:
+    """Squared distances, to the rounding of a product."""
+    return (x.square().sum(1)[:, None] + y.square().sum(1) - 2 * x @ y.T).clamp(min=0)
+
+
+@final
 class Probe(AbstractOpponent):
     """The cross-entropy of a linear classifier of the features' directions, trained beside the head.
 
@@ -159,6 +216,7 @@ class Probe(AbstractOpponent):
 OPPONENTS: dict[str, Callable[[int, int, Ranks], AbstractOpponent]] = {
     "own": lambda feature_dim, num_classes, ranks: OwnLoss(),
     "margin": lambda feature_dim, num_classes, ranks: LargestMargin(),
+    "every-class": lambda feature_dim, num_classes, ranks: EveryClass(),
     "probe": Probe,
 }
 """`adversarial.against`: from the size of features, the number of classes and the processes."""
