@@ -96,7 +96,7 @@ slopes = st.floats(width=32, allow_nan=False, allow_infinity=False)
 @given(
     image=st.lists(pixels, min_size=4, max_size=4),
     slope=st.lists(slopes, min_size=12, max_size=12),
-    eps=st.floats(0, 2),
+    eps=st.floats(0, 1),
     which=st.integers(0, len(bounded(0.0)) - 1),
 )
 def test_any_image_any_slope_any_norm(image, slope, eps, which):
@@ -153,7 +153,7 @@ def test_a_bad_attack_is_projected():
     result = Runaway()(model, x, y)
     right = result.clean == y
     torch.testing.assert_close(result.images[right], (x + EPS).clamp(max=1)[right])
-    with pytest.raises(ValueError, match=r"runaway returned .* not finite: a mistake in the attack"):
+    with pytest.raises(ValueError, match=r"runaway returned 192 values that are not finite: a mistake in the attack"):
         Runaway(to=math.nan)(model, x, y)
 
 
@@ -256,17 +256,42 @@ class NoGradient(Rounded):
         return self.net(images)
 
 
+class InferenceMode(Rounded):
+    def forward(self, images: Tensor) -> Tensor:
+        with torch.inference_mode():
+            return self.net(images)
+
+
+class Hard(Rounded):
+    """Depends on its parameters, and on its images by a decision alone."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        weight = self.net[1].weight
+        return nn.functional.one_hot(self.net(images).argmax(1), 3) * weight.abs().sum()
+
+
 @pytest.mark.parametrize("attack", [*bounded(EPS), *UNBOUNDED], ids=title)
-@pytest.mark.parametrize("model", [Rounded, Detached, NoGradient])
-def test_a_zero_gradient_is_no_accident(attack, model):
-    victim, (x, _) = model(), batch()
+def test_a_zero_gradient_is_no_accident(attack):
+    victim, (x, _) = Rounded(), batch()
     y = victim(x).argmax(1)
     result = attack(victim, x, y)
     assert torch.isfinite(result.images).all()
-    if model is Rounded and not isinstance(attack, Square):
+    if not isinstance(attack, Square):
         assert result.zero_gradients == 1
     if isinstance(attack, FGSM):
         assert torch.equal(result.images, x)
+
+
+@pytest.mark.parametrize("attack", [*bounded(EPS), *UNBOUNDED], ids=title)
+@pytest.mark.parametrize("model", [Detached, NoGradient, InferenceMode, Hard])
+def test_no_gradient_is_no_robustness(attack, model):
+    victim, (x, _) = model(), batch()
+    y = victim(x).argmax(1)
+    if isinstance(attack, Square):  # needs none
+        assert math.isnan(attack(victim, x, y).zero_gradients)
+        return
+    with pytest.raises(ValueError, match=r"logits do not depend on its images .* Square, or Transfer"):
+        attack(victim, x, y)
 
 
 def test_share_of_zero_gradients():
@@ -293,8 +318,8 @@ def test_refused_images(as_user):
         (x * 2, y, r"pixels must be in \[0, 1\], got .* has to normalise inside"),
         (x - 0.5, y, r"pixels must be in \[0, 1\]"),
         (x * math.nan, y, r"pixels must be in \[0, 1\], got nan"),
-        ((x * 255).byte(), y, r"float32 or float64, got torch.uint8 \(bytes: divide by 255\)"),
-        (x.half(), y, "float32 or float64, got torch.float16"),
+        ((x * 255).byte(), y, r"float32 or float64, got torch.uint8 \(bytes: images.float\(\) / 255\)"),
+        (x.half(), y, r"float32 or float64, got torch.float16 \(images.float\(\)\)"),
         (x[:0], y[:0], "at least one pixel"),
         (x[0, 0, 0], y[:4], r"shape \(n, \.\.\.\)"),
         (x, y[:2], "labels must be 6 integer classes"),

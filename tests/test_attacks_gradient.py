@@ -127,7 +127,8 @@ def test_refused_settings(as_user):
         (lambda: PGD(EPS, restarts=2, best=False), "all but the last start useless"),
         (lambda: PGD(EPS, step_size=math.nan), "step_size must be a finite number"),
         (lambda: IFGSM(EPS, alpha=0.0), "alpha > 0"),
-        (lambda: IFGSM(EPS, alpha=0.1, steps=-1), "steps ≥ 0"),
+        (lambda: IFGSM(EPS, alpha=0.1, steps=0), "steps ≥ 1"),
+        (lambda: IFGSM(EPS, alpha=1.0), r"none with alpha > 5·eps, got eps=0\.1 and alpha=1; .* same unit"),
     ]:
         with pytest.raises(ValueError, match=message):
             make()

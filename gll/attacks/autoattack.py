@@ -26,6 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from gll.attacks.base import AbstractAttack, checked_logits
+from gll.attacks.inputs import check_ball
 from gll.attacks.norms import L2, AbstractNorm, LInf
 from gll.data.random import own_random_state
 from gll.names import require_name
@@ -66,6 +67,7 @@ class AutoAttack(AbstractAttack):
     queries: int = 5000
 
     def __post_init__(self) -> None:
+        check_ball(self.eps, self.norm)
         require_name("version of AutoAttack", self.version, VERSIONS)
         if not isinstance(self.norm, LInf | L2) or (isinstance(self.norm, LInf) and self.norm.scale != 1):
             raise ValueError(f"AutoAttack knows L∞ and L2 in pixel units, got {self.norm}")

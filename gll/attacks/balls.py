@@ -13,19 +13,29 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from gll.attacks.norms import L2, AbstractNorm, LInf
+from gll.names import require_name
+
+NORMS = {"LInf": LInf, "L2": L2}
 ROUNDING = 1e-6
 """By so much a distance may exceed ε: images are float32, and distances are stored with nine digits."""
 
 
 @final
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True, order=True, init=False)
 class Ball:
     """All images within ε of the clean one.
 
     Args:
-        norm: "LInf" or "L2".
+        norm: "LInf" or "L2", or LInf() or L2() as in an attack, with its scale.
         eps: the radius, in units of `scale`.
         scale: the unit of every channel, in pixel units; (1.0,) for pixel units themselves.
+
+    Raises:
+        ValueError: a norm that is not known, or a negative radius.
+
+    >>> Ball(LInf(), 0.1) == Ball("LInf", 0.1)
+    True
 
     >>> Ball.of({"eps": 0.3, "norm": {"name": "LInf", "scale": 0.5}})
     Ball(norm='LInf', eps=0.3, scale=(0.5,))
@@ -35,18 +45,34 @@ class Ball:
 
     norm: str
     eps: float
-    scale: tuple[float, ...] = (1.0,)
+    scale: tuple[float, ...]
+
+    def __init__(self, norm: str | AbstractNorm, eps: float, scale: tuple[float, ...] = (1.0,)) -> None:
+        if isinstance(norm, LInf):
+            scale = norm.scale if isinstance(norm.scale, tuple) else (norm.scale,)
+        name = type(norm).__name__ if isinstance(norm, AbstractNorm) else norm
+        require_name("norm of a ball", name, NORMS)
+        if not eps >= 0:  # true for nan, too
+            raise ValueError(f"the radius of a ball must be ≥ 0, got {eps}")
+        if not scale or not all(0 < s < float("inf") for s in scale):
+            raise ValueError(f"scale must be numbers > 0, one for all channels or one for each, got {scale}")
+        object.__setattr__(self, "norm", name)
+        object.__setattr__(self, "eps", eps)
+        object.__setattr__(self, "scale", scale)
 
     @staticmethod
     def of(settings: Mapping[str, Any]) -> Ball | None:
-        """The ball of an attack with these settings; None where it has none."""
+        """The ball of an attack with these settings; None where it has none, or one of a norm of somebody's own.
+
+        Images of the latter count for a ball where their distances say so.
+        """
         eps, norm = settings.get("eps"), settings.get("norm")
-        if eps is None or norm is None:
+        fields = {"name": norm} if isinstance(norm, str) else norm
+        if eps is None or fields is None or fields["name"] not in NORMS:
             return None
-        if isinstance(norm, str):
-            return Ball(norm, float(eps))
-        scale = norm.get("scale", 1.0)
-        return Ball(norm["name"], float(eps), tuple(map(float, scale)) if isinstance(scale, list) else (float(scale),))
+        scale = fields.get("scale", 1.0)
+        scales = tuple(map(float, scale)) if isinstance(scale, list | tuple) else (float(scale),)
+        return Ball(fields["name"], float(eps), scales)
 
     @property
     def pixels(self) -> float:

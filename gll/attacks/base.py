@@ -2,7 +2,9 @@
 
 A new attack writes `perturb` alone, and cannot report a success that is none: whatever it returns is projected onto the
 ball around the clean image and onto the pixel box, is asserted to be inside both, and is judged by the model's own
-prediction. An image that is classified wrongly already counts as a success at distance 0 and is left as it was.
+prediction. It works on copies, so that one which writes into its images changes neither the caller's nor those that
+distances are measured from. An image that is classified wrongly already counts as a success at distance 0 and is left
+as it was.
 
 In a graph the prediction of an image depends on the others. Images that are left as they were are therefore left so in
 every call that an attack makes (`Watched`): the graph that is attacked is the graph that is judged.
@@ -12,16 +14,18 @@ Read next: `gradient.py`, the first attacks.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import math
 import warnings
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, final
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from gll.attacks.inputs import check_radius, checked_images, checked_labels, require_slope
 from gll.attacks.norms import L2, AbstractNorm, LInf
 from gll.attacks.objectives import prediction
 from gll.attacks.threat import ThreatModel
@@ -30,7 +34,7 @@ PARTS_THAT_CHANGE = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._Dropou
 
 
 @final
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Attacked:
     """What an attack did to n images.
 
@@ -44,6 +48,7 @@ class Attacked:
         zero_gradients: the share of images whose first gradient was exactly zero, among those that were classified
             rightly before; nan where the attack asked for no gradient.
         threat: what was in the graph; None for a model that does not say.
+        notes: what the attack has to say besides, as JSON can hold it; see the attack.
     """
 
     attack: str
@@ -56,6 +61,11 @@ class Attacked:
     l2: Float[Tensor, " n"]
     zero_gradients: float
     threat: ThreatModel | None = None
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        moved = f"moved by at most {float(self.linf.max()):.4g} (L∞), {float(self.l2.max()):.4g} (L2)"
+        return f"<Attacked by {self.attack}: {len(self.success)} images, {self.error:.1%} wrong after, {moved}>"
 
     @property
     def error(self) -> float:
@@ -92,7 +102,7 @@ class AbstractAttack(ABC):
         Args:
             model: images in [0, 1] to logits. Call it with all n images, in their order: in a graph they belong
                 together.
-            images: the clean ones.
+            images: the clean ones: copies, which may be written into.
             labels: their true classes.
             generator: for all random numbers. They are drawn on its device and moved to the images'.
         """
@@ -116,13 +126,23 @@ class AbstractAttack(ABC):
 
         Differentiable in: nothing.
         """
-        _check(self, images, labels)
-        images, labels = images.detach(), labels.detach().long()
-        if any(isinstance(part, PARTS_THAT_CHANGE) and part.training for part in model.modules()):
+        _check(self, model, generator)
+        # Under inference_mode nothing has a gradient, and a copy made under it has none ever after.
+        with torch.inference_mode(False):
+            images = checked_images(images)
+            return self._on_copies(model, images, checked_labels(labels, images), generator)
+
+    @final
+    def _on_copies(
+        self, model: nn.Module, images: Tensor, labels: Tensor, generator: torch.Generator | None
+    ) -> Attacked:
+        if not getattr(model, "evaluates", False) and any(
+            isinstance(part, PARTS_THAT_CHANGE) and part.training for part in model.modules()
+        ):
             warnings.warn(
-                "the model has dropout or batch normalisation in training mode, so every call of it differs; "
-                "attack it after model.eval()",
-                stacklevel=2,
+                "the model has dropout or batch normalisation in training mode, so every call of it differs, and "
+                "changes the running means of the latter; attack it after model.eval()",
+                stacklevel=3,
             )
         if generator is None:
             generator = torch.Generator().manual_seed(0)
@@ -130,12 +150,8 @@ class AbstractAttack(ABC):
         clean = _predict(model, images, labels)
         wrong = clean != labels
         watched = Watched(model, images, wrong)
-        moved = self.perturb(watched, images, labels, generator)
-        if moved.shape != images.shape or not bool(torch.isfinite(moved).all()):
-            raise ValueError(
-                f"{self.name} returned {tuple(moved.shape)} for images of shape {tuple(images.shape)}, "
-                f"with {int((~torch.isfinite(moved)).sum())} values that are not finite: a mistake in the attack"
-            )
+        moved = self.perturb(watched, images.clone(), labels.clone(), generator)
+        _check_result(self.name, moved, images)
         attacked = torch.where(_wide(wrong, images), images, into_ball_and_box(moved.detach(), images, self))
         delta = attacked.double() - images.double()
         assert bool((attacked >= 0).all() and (attacked <= 1).all()), f"{self.name}: a pixel left [0, 1]"
@@ -155,6 +171,7 @@ class AbstractAttack(ABC):
             l2=L2().size(delta),
             zero_gradients=watched.zero_gradients,
             threat=getattr(model, "threat", None),
+            notes=watched.notes,
         )
 
 
@@ -176,15 +193,23 @@ class Watched(nn.Module):
         self.judge = judge
         self.images, self.wrong = images, wrong
         self.zero_gradients = math.nan
+        self.notes: dict[str, Any] = {}
+        self._has_slope = False
 
     def forward(self, images: Tensor) -> Tensor:
         if len(images) != len(self.images):  # some of the images only: which ones is not known here
-            return checked_logits(self.model(images), len(images))
-        if images.requires_grad:
+            return self._ask(images)
+        if images.requires_grad and torch.is_grad_enabled():
             images = images.view_as(images)  # so that the hook sees what comes from the model, and nothing else
             images.register_hook(self._look)
-        seen = torch.where(_wide(self.wrong, images), self.images.to(images.dtype), images)
-        return checked_logits(self.model(seen), len(images))
+        return self._ask(torch.where(_wide(self.wrong, images), self.images.to(images.dtype), images))
+
+    def _ask(self, images: Tensor) -> Tensor:
+        logits = checked_logits(self.model(images), len(images))
+        if not self._has_slope and images.requires_grad and torch.is_grad_enabled():  # once is enough
+            require_slope(logits, images)
+            self._has_slope = True
+        return logits
 
     def _look(self, gradient: Tensor) -> None:
         if math.isnan(self.zero_gradients) and not bool(self.wrong.all()):
@@ -195,6 +220,13 @@ class Watched(nn.Module):
 def judge_of(model: nn.Module) -> nn.Module:
     """The model that has to be fooled: the one that the attack follows, or the one that this stands in for."""
     return model.judge if isinstance(model, Watched) and model.judge is not None else model
+
+
+def note(model: nn.Module, key: str, value: Any) -> None:
+    """Put something into the notes of the result (`Attacked.notes`); nowhere, for an attack on another model alone."""
+    judge = judge_of(model)
+    if isinstance(judge, Watched):
+        judge.notes[key] = value
 
 
 @torch.no_grad()
@@ -232,7 +264,16 @@ def checked_logits(logits: Tensor, n: int) -> Float[Tensor, "n classes"]:
 
 
 def plain_settings(thing: Any) -> dict[str, Any]:
-    """The fields of a dataclass as JSON can hold them: objects become their class's name, or its name and fields."""
+    """The fields of a dataclass as JSON can hold them: objects become their class's name, or its name and fields.
+
+    Raises:
+        TypeError: it is no dataclass.
+    """
+    if not dataclasses.is_dataclass(thing):
+        raise TypeError(
+            f"{type(thing).__name__} must be a dataclass, whose fields are its settings: write @dataclass(frozen=True) "
+            "above the class"
+        )
     return {field.name: _plain(getattr(thing, field.name)) for field in dataclasses.fields(thing)}
 
 
@@ -245,6 +286,9 @@ def _plain(value: Any) -> Any:
         return [_plain(v) for v in value]
     if isinstance(value, AbstractAttack):
         return {"name": value.name, **value.settings()}
+    if isinstance(value, Tensor):  # too long to be written down, but two of them are told apart
+        digest = hashlib.sha256(value.detach().cpu().contiguous().numpy().tobytes()).hexdigest()
+        return f"{tuple(value.shape)} {str(value.dtype)[6:]} {digest[:16]}"
     if dataclasses.is_dataclass(value) and dataclasses.fields(value):
         return {"name": type(value).__name__, **plain_settings(value)}
     return type(value).__name__
@@ -252,33 +296,48 @@ def _plain(value: Any) -> Any:
 
 def _predict(model: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
     with torch.no_grad():
-        logits = checked_logits(model(images), len(images))
+        try:
+            answer = model(images.clone())  # a model may write into its images, too
+        except RuntimeError as error:
+            own = next((p.dtype for p in model.parameters() if p.is_floating_point()), images.dtype)
+            if own == images.dtype or "type" not in str(error):
+                raise
+            raise ValueError(
+                f"the model does not take {images.dtype} images: its parameters are {own}; attack images.to({own})"
+            ) from error
+        logits = checked_logits(answer, len(images))
     if int(labels.max()) >= logits.shape[1]:
         raise ValueError(f"the labels go up to {int(labels.max())}, but the model has {logits.shape[1]} classes")
     return prediction(logits, labels)
 
 
-def _check(attack: AbstractAttack, images: Tensor, labels: Tensor) -> None:
-    if not attack.eps >= 0:
-        raise ValueError(f"eps must be ≥ 0, got {attack.eps}")
-    if images.dtype not in (torch.float32, torch.float64):
-        raise ValueError(f"images must be float32 or float64, got {images.dtype} (bytes: divide by 255)")
-    if images.dim() < 2 or images.numel() == 0:
-        raise ValueError(f"images must have shape (n, ...) with at least one pixel, got {tuple(images.shape)}")
-    low, high = (float(v) for v in torch.aminmax(images.detach()))
-    if not (low >= 0 and high <= 1):  # false for nan, too
-        raise ValueError(
-            f"pixels must be in [0, 1], got {low:g} to {high:g}; a model of normalised images has to normalise inside"
+def _check(attack: AbstractAttack, model: Any, generator: Any) -> None:
+    if not isinstance(model, nn.Module):
+        raise TypeError(
+            f"the model must be an nn.Module, from images to logits, got {type(model).__name__}; a function goes into "
+            "the forward of one"
         )
-    if labels.shape != images.shape[:1] or labels.is_floating_point() or labels.dtype == torch.bool:
-        raise ValueError(
-            f"labels must be {len(images)} integer classes, one an image, got {labels.dtype} "
-            f"of shape {tuple(labels.shape)}"
+    if generator is not None and not isinstance(generator, torch.Generator):
+        raise TypeError(f"generator must be a torch.Generator, such as torch.Generator().manual_seed(3), {generator!r}")
+    missing = [name for name in ("eps", "norm") if not hasattr(attack, name)]
+    if missing:
+        raise TypeError(
+            f"{type(attack).__name__} has no {' and no '.join(missing)}: an attack has both, eps = math.inf where it "
+            "has no bound"
         )
-    if labels.device != images.device:
-        raise ValueError(f"labels are on {labels.device}, the images on {images.device}; move one of them")
-    if int(labels.min()) < 0:
-        raise ValueError(f"labels must be classes from 0 on, got {int(labels.min())}; leave unlabelled images out")
+    check_radius(attack.eps, attack.norm)
+
+
+def _check_result(name: str, moved: Any, images: Tensor) -> None:
+    if not isinstance(moved, Tensor):
+        raise TypeError(f"{name} must return images, a tensor, got {type(moved).__name__}: a mistake in the attack")
+    if moved.shape != images.shape:
+        raise ValueError(
+            f"{name} returned {tuple(moved.shape)} for images of shape {tuple(images.shape)}: a mistake in the attack"
+        )
+    bad = int((~torch.isfinite(moved)).sum())
+    if bad:
+        raise ValueError(f"{name} returned {bad} values that are not finite: a mistake in the attack")
 
 
 def _wide(mask: Tensor, images: Tensor) -> Tensor:

@@ -32,6 +32,7 @@ from torch import Tensor, nn
 
 from gll.attacks.base import AbstractAttack, judge_of, judged_logits
 from gll.attacks.gradient import require_finite
+from gll.attacks.inputs import require_slope
 from gll.attacks.norms import L2, AbstractNorm
 from gll.attacks.objectives import Margin, runner_up
 
@@ -83,10 +84,13 @@ class CarliniWagnerPaper(AbstractAttack):
             clean = model(images)
         target = runner_up(clean, clean.argmax(1))
         descent = _Descent(images, self.lr, self.squeeze)
-        for _ in range(self.steps):
+        for i in range(self.steps):
             with torch.enable_grad():
                 moved = descent.images()
-                p = torch.log_softmax(model(moved), 1).exp()
+                logits = model(moved)
+                if i == 0:
+                    require_slope(logits, moved)
+                p = torch.log_softmax(logits, 1).exp()
                 # max_{i≠t} p_i - p_t is the margin, with t in the place of the true class.
                 loss = _squared(moved - images) + self.c * Margin()(p, target).clamp(min=0)
                 descent.step(loss)
@@ -173,10 +177,12 @@ class CarliniWagner(AbstractAttack):
         Where an iterate is none, c is multiplied by `push`.
         """
         found = torch.zeros_like(c, dtype=torch.bool)
-        for _ in range(self.steps):
+        for i in range(self.steps):
             with torch.enable_grad():
                 moved = descent.images()
                 logits = model(moved)
+                if i == 0:
+                    require_slope(logits, moved)
                 success = shortest.see(moved, judged_logits(model, moved, logits))
                 found |= success
                 c = torch.where(success, c, push * c)

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from gll.attacks.base import AbstractAttack, into_ball_and_box
 from gll.attacks.best import Best
 from gll.attacks.graph_victim import GraphVictim
+from gll.attacks.inputs import check_ball, require_slope
 from gll.attacks.norms import AbstractNorm, LInf
 from gll.attacks.transfer import graph_victim
 from gll.features import unit_rows
@@ -47,6 +48,7 @@ class FeatureAttack(AbstractAttack):
     norm: AbstractNorm = field(default_factory=LInf)
 
     def __post_init__(self) -> None:
+        check_ball(self.eps, self.norm)
         if self.steps < 1 or self.targets < 1 or self.points < 1:
             raise ValueError(
                 "FeatureAttack needs steps, targets and points ≥ 1, "
@@ -114,6 +116,8 @@ def _seen(victim: GraphVictim, features: Tensor) -> Tensor:
 def _distance_gradient(victim: GraphVictim, images: Tensor, goal: Tensor) -> Tensor:
     with torch.enable_grad():
         x = images.detach().requires_grad_()
-        away = (_seen(victim, victim.features(x)) - goal).square().sum()
+        seen = victim.features(x)
+        require_slope(seen, x)
+        away = (_seen(victim, seen) - goal).square().sum()
         (gradient,) = torch.autograd.grad(away, x)
     return gradient

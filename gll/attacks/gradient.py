@@ -19,8 +19,9 @@ from torch import Tensor, nn
 
 from gll.attacks.base import AbstractAttack, into_ball_and_box, judged_logits, plain_settings
 from gll.attacks.best import Best
+from gll.attacks.inputs import check_ball, check_objective, require_slope
 from gll.attacks.norms import AbstractNorm, LInf
-from gll.attacks.objectives import AbstractObjective, CrossEntropy, Towards
+from gll.attacks.objectives import AbstractObjective, CrossEntropy, Towards, checked_values
 
 
 @final
@@ -45,6 +46,10 @@ class FGSM(AbstractAttack):
     norm: AbstractNorm = field(default_factory=LInf)
     objective: AbstractObjective = field(default_factory=CrossEntropy)
 
+    def __post_init__(self) -> None:
+        check_ball(self.eps, self.norm)
+        check_objective(self.objective)
+
     def perturb(self, model: nn.Module, images: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
         gradient, _ = input_gradient(model, images, labels, self.objective)
         return into_ball_and_box(images + self.eps * self.norm.ascend(gradient), images, self)
@@ -58,7 +63,7 @@ class IFGSM(AbstractAttack):
     Args:
         eps: how far each image may be moved, in pixel units.
         alpha: the length of a step; the paper has 0.05 in normalised units (`units.py`).
-        steps: how many; by default 5·eps/alpha of them, rounded down, as in the paper.
+        steps: how many; by default 5·eps/alpha of them, rounded down, as in the paper. That must be one at least.
         norm: L∞, or L2.
         objective: what the steps make larger.
 
@@ -75,8 +80,15 @@ class IFGSM(AbstractAttack):
     objective: AbstractObjective = field(default_factory=CrossEntropy)
 
     def __post_init__(self) -> None:
-        if not (0 < self.alpha < math.inf and (self.steps is None or self.steps >= 0)):
-            raise ValueError(f"IFGSM needs alpha > 0 and steps ≥ 0, got alpha={self.alpha}, steps={self.steps}")
+        check_ball(self.eps, self.norm)
+        check_objective(self.objective)
+        if not (0 < self.alpha < math.inf and (self.steps is None or self.steps >= 1)):
+            raise ValueError(f"IFGSM needs alpha > 0 and steps ≥ 1, got alpha={self.alpha}, steps={self.steps}")
+        if self.eps > 0 and self._count() == 0:
+            raise ValueError(
+                f"IFGSM makes 5·eps/alpha steps, rounded down: none with alpha > 5·eps, got eps={self.eps:g} and "
+                f"alpha={self.alpha:g}; take both in the same unit, or say how many steps"
+            )
 
     def settings(self) -> dict[str, Any]:
         return {**plain_settings(self), "steps": self._count()}
@@ -129,6 +141,8 @@ class PGD(AbstractAttack):
     targets: int = 0
 
     def __post_init__(self) -> None:
+        check_ball(self.eps, self.norm)
+        check_objective(self.objective)
         if self.steps < 1 or self.restarts < 1 or self.targets < 0:
             raise ValueError(
                 "PGD needs steps ≥ 1, restarts ≥ 1 and targets ≥ 0, "
@@ -180,19 +194,20 @@ def input_gradient(
 ) -> tuple[Float[Tensor, "n ..."], Float[Tensor, "n classes"]]:
     """The gradient of the objective, summed over the images, in the pixels; and the logits it was computed from.
 
-    Where the logits do not depend on the pixels in a differentiable way, it is zero.
-
     Raises:
-        ValueError: the gradient is not finite.
+        ValueError: the logits do not depend on the pixels in a way that can be differentiated, the objective is not
+            one number an image, or the gradient is not finite.
     """
     with torch.enable_grad():
         x = images.detach().requires_grad_()
         logits = model(x)
         if not logits.requires_grad:
-            return torch.zeros_like(images), logits
-        (gradient,) = torch.autograd.grad(objective(logits, labels).sum(), x, allow_unused=True)
+            require_slope(logits, x)
+        value = checked_values(objective, logits, labels)
+        (gradient,) = torch.autograd.grad(value.sum(), x, allow_unused=True)
     if gradient is None:
-        return torch.zeros_like(images), logits.detach()
+        require_slope(logits, x)  # which knows whether it is the model; otherwise it is the objective
+        raise ValueError(f"{type(objective).__name__} does not depend on the logits: there is no gradient to follow")
     return require_finite(gradient), logits.detach()
 
 

@@ -88,7 +88,12 @@ class DLR(AbstractObjective):
 @final
 @dataclass(frozen=True, eq=False)
 class Towards(AbstractObjective):
-    """z_t - z_y: towards one given class t for every image.
+    """z_t - z_y: towards one given class t for every image, other than its own.
+
+    An attack with it succeeds, as always, where the class is wrong. Whether it is the given one, `predicted` says.
+
+    Args:
+        target: the classes, one for each image of the batch that is attacked at a time.
 
     >>> Towards(torch.tensor([0]))(torch.tensor([[1.0, 3.0, 2.0]]), torch.tensor([1]))
     tensor([-2.])
@@ -98,8 +103,48 @@ class Towards(AbstractObjective):
 
     target: Int[Tensor, " n"]
 
+    def __post_init__(self) -> None:
+        t = self.target
+        if not isinstance(t, Tensor) or t.dim() != 1 or t.is_floating_point() or t.dtype == torch.bool:
+            got = f"{t.dtype} of shape {tuple(t.shape)}" if isinstance(t, Tensor) else repr(t)
+            raise ValueError(f"Towards needs a tensor of classes, one an image, got {got}")
+
     def __call__(self, logits: Tensor, labels: Tensor) -> Tensor:
-        return _at(logits, self.target) - _at(logits, labels)
+        if self.target.shape != labels.shape:
+            raise ValueError(
+                f"Towards has {len(self.target)} classes for {len(labels)} images; give one for each. Where images are "
+                "attacked in chunks (evaluate), they must all be in one"
+            )
+        if bool((self.target == labels).any()):
+            own = int((self.target == labels).sum())
+            raise ValueError(f"Towards leads away from the true class, but for {own} images it was given just that one")
+        low, high = (int(v) for v in torch.aminmax(self.target))
+        if low < 0 or high >= logits.shape[1]:
+            raise ValueError(f"Towards has classes {low} to {high}, but the model has {logits.shape[1]}, from 0 on")
+        return _at(logits, self.target.to(labels)) - _at(logits, labels)
+
+
+def checked_values(
+    objective: AbstractObjective, logits: Float[Tensor, "n classes"], labels: Int[Tensor, " n"]
+) -> Float[Tensor, " n"]:
+    """What the objective says, if that is one finite number an image, made from the logits.
+
+    Raises:
+        ValueError: it is not. The message names the objective.
+
+    Differentiable in: `logits`.
+    """
+    value, name, n = objective(logits, labels), type(objective).__name__, len(labels)
+    if not isinstance(value, Tensor) or value.shape != (n,) or not value.is_floating_point():
+        kind = f"{value.dtype} of shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+        raise ValueError(f"an objective returns one number an image, shape ({n},), but {name} returned {kind}")
+    if logits.requires_grad and not value.requires_grad:
+        raise ValueError(
+            f"{name} does not depend on the logits (detach, no_grad or argmax inside?): there is no gradient to follow"
+        )
+    if not bool(torch.isfinite(value).all()):
+        raise ValueError(f"{name} is not finite for {int((~torch.isfinite(value)).sum())} of {n} images")
+    return value
 
 
 def runner_up(logits: Float[Tensor, "n classes"], labels: Int[Tensor, " n"]) -> Int[Tensor, " n"]:

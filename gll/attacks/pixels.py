@@ -5,7 +5,7 @@ An attack's ε is in pixels and its box is 0 .. 1, so a model that normalises mu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import final
 
 import torch
@@ -35,6 +35,9 @@ class Normalized(nn.Module):
         self, model: nn.Module, mean: Sequence[float] | None = None, std: Sequence[float] | None = None
     ) -> None:
         super().__init__()
+        for name, value in (("mean", mean), ("std", std)):
+            if not (value is None or isinstance(value, Iterable)) or isinstance(value, str):
+                raise TypeError(f"{name} must be a list of numbers, one a channel, such as [0.1307], got {value!r}")
         mean, std = [0.0] if mean is None else list(mean), [1.0] if std is None else list(std)
         if len(mean) != len(std) and 1 not in (len(mean), len(std)):
             raise ValueError(f"mean and std need one number for every channel, got {len(mean)} and {len(std)}")

@@ -189,6 +189,8 @@ def poison(
     >>> poison(victim, queries, truth, counts=[0, 20]).errors
     (0.0, 1.0)
     """
+    if not isinstance(victim, GraphVictim):
+        raise TypeError(f"poison flips labels of the base of a GraphVictim, got {type(victim).__name__}")
     most = int((victim.base_labels >= 0).sum()) if victim.base_labels.dim() == 1 else 0
     counts = tuple(int(c) for c in counts)
     if not counts or min(counts) < 0 or max(counts) > most:

@@ -23,6 +23,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from gll.attacks.base import AbstractAttack, into_ball_and_box
+from gll.attacks.inputs import check_ball
 from gll.attacks.norms import L2, AbstractNorm, LInf, drawn
 from gll.attacks.objectives import Margin, prediction
 
@@ -70,6 +71,7 @@ class Square(AbstractAttack):
     share: float = 0.8
 
     def __post_init__(self) -> None:
+        check_ball(self.eps, self.norm)
         if self.queries < 1 or not 0 < self.share <= 1:
             raise ValueError(
                 f"Square needs queries ≥ 1 and a share in (0, 1], got queries={self.queries}, share={self.share}"
