@@ -250,7 +250,8 @@ def test_fixed_neighbours_are_those_of_the_clean_point(threat: ThreatModel) -> N
 def _value_and_gradient(victim: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
     x = x.clone().requires_grad_()
     value = victim(x)
-    (gradient,) = torch.autograd.grad((value * torch.linspace(-1, 1, value.numel()).view_as(value)).sum(), x)
+    weight = torch.linspace(-1, 1, value.numel(), device=value.device)
+    (gradient,) = torch.autograd.grad((value * weight.view_as(value)).sum(), x)
     return value.detach(), gradient
 
 

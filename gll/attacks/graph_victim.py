@@ -1,6 +1,7 @@
 """A graph head as an attacker sees it: images in, log-probabilities out, the base inside.
 
-The base's features are computed once, in evaluation mode. What is in the graph beside the base is the threat model's
+The base's features are computed once. The encoder is in evaluation mode whenever it is asked, and in its own mode again
+after that. What is in the graph beside the base is the threat model's
 business: all queries together, each alone, or each joined to a base that was solved without it.
 
 Precision. In float32 and with the floor of the layer (1e-8) the victim is the layer as it is used. Its cross-entropy
@@ -28,6 +29,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from gll.attacks.inputs import check_base, in_evaluation
 from gll.attacks.layers import Remembered, Wide, changed, parts_of
 from gll.attacks.pixels import Normalized
 from gll.attacks.star import Choice, Star, in_closed_form
@@ -50,7 +52,8 @@ class GraphVictim(nn.Module):
     """Encoder, graph head and base, as one module from images in 0 .. 1 to log-probabilities.
 
     Args:
-        encoder: images to features. It is put into evaluation mode.
+        encoder: images to features. It computes in evaluation mode here, always, and its own mode is left as it is. A
+            base that was encoded before it was trained on is out of date: make the victim anew.
         head: a `GraphLearningLayer`, or a `GLLHead` or `WNLLHead`, whose layer for training is taken, and whose own
             layers before it.
         base: the base's images in 0 .. 1; or their features (m, d), as the layer takes them, with
@@ -66,7 +69,8 @@ class GraphVictim(nn.Module):
             this module's. It is how WNLL is trained, and attacked in the literature.
 
     Raises:
-        ValueError: a floor that the precision cannot hold, or parts that do not fit together.
+        ValueError: a floor that the precision cannot hold, a base that is empty, not finite, not in 0 .. 1 or without
+            labels of these classes, or parts that do not fit together.
 
     `threat` says all this in words. `log_probabilities` is the same function of features and, if need be, of a base.
 
@@ -83,6 +87,8 @@ class GraphVictim(nn.Module):
 
     base_features: Tensor
     base_labels: Tensor
+    evaluates = True
+    """It is in evaluation mode inside, whatever its own mode."""
 
     def __init__(
         self,
@@ -103,15 +109,15 @@ class GraphVictim(nn.Module):
         super().__init__()
         if dtype not in (None, torch.float32, torch.float64):
             raise ValueError(f"dtype must be torch.float32 or torch.float64, got {dtype}")
+        if not isinstance(threat, ThreatModel | None):
+            raise TypeError(f"threat must be a ThreatModel, such as ThreatModel('500 images'), got {threat!r}")
         body, layer = parts_of(head)
-        self.encoder = Normalized(encoder if body is None else nn.Sequential(encoder, body), mean, std).eval()
-        self.surrogate = None if surrogate is None else surrogate.eval()
-        features = base if base_is_features else self._encode(base)
-        if features.dim() != 2 or base_labels.shape[:1] != features.shape[:1]:
-            raise ValueError(
-                f"the base has features of shape {tuple(features.shape)} and labels of shape "
-                f"{tuple(base_labels.shape)}; both need one row a sample"
-            )
+        self.encoder = Normalized(encoder if body is None else nn.Sequential(encoder, body), mean, std)
+        self.surrogate = surrogate
+        check_base(base, base_labels, layer.num_classes, is_features=base_is_features)
+        with torch.inference_mode(False):  # what is made under it can never take part in a gradient
+            features = base.detach().clone() if base_is_features else self._encode(base)
+            classes = base_labels.detach().clone()
         self.dtype = dtype or (torch.float64 if features.dtype == torch.float64 else torch.float32)
         self.floor = layer.floor if floor is None else floor
         if not self.floor >= LEAST_FLOOR[self.dtype]:
@@ -119,8 +125,8 @@ class GraphVictim(nn.Module):
                 f"floor must be at least {LEAST_FLOOR[self.dtype]:g} in {str(self.dtype)[6:]}, got {self.floor:g}"
                 + ("; use dtype=torch.float64 for a smaller one" if self.dtype == torch.float32 else "")
             )
-        self.register_buffer("base_features", features.detach(), persistent=False)
-        self.register_buffer("base_labels", base_labels.detach(), persistent=False)
+        self.register_buffer("base_features", features, persistent=False)
+        self.register_buffer("base_labels", classes, persistent=False)
         about = threat or ThreatModel(f"{len(features)} samples")
         if about.neighbours is Neighbours.FIXED:
             raise ValueError(
@@ -149,14 +155,21 @@ class GraphVictim(nn.Module):
 
     @torch.no_grad()
     def _encode(self, images: Tensor) -> Tensor:
-        return torch.cat([self.encoder(part) for part in images.split(CHUNK)])
+        features = torch.cat([self.features(part) for part in images.split(CHUNK)])
+        if features.shape != (len(images), features[0].numel()) or not bool(torch.isfinite(features).all()):
+            raise ValueError(
+                f"the encoder must give finite features, one row a sample, got {tuple(features.shape)} for a base of "
+                f"{len(images)}, with {int((~torch.isfinite(features)).sum())} values that are not finite"
+            )
+        return features
 
     def features(self, images: Float[Tensor, "n *sample"]) -> Float[Tensor, "n d"]:
         """What the graph is built from.
 
         Differentiable in: the images.
         """
-        out: Tensor = self.encoder(images)
+        with in_evaluation(self.encoder):
+            out: Tensor = self.encoder(images)
         return out
 
     def forward(self, images: Float[Tensor, "n *sample"]) -> Float[Tensor, "n c"]:
@@ -166,7 +179,8 @@ class GraphVictim(nn.Module):
             return self.log_probabilities(x)
         with torch.no_grad():
             value = self.log_probabilities(x.detach())
-        slope = self.surrogate(x)
+        with in_evaluation(self.surrogate):
+            slope = self.surrogate(x)
         return value + (slope - slope.detach()).to(value.dtype)
 
     def log_probabilities(
@@ -306,9 +320,8 @@ class GraphVictim(nn.Module):
             perturbs_base: what the threat model is to say.
         """
         labels = self.base_labels if base_labels is None else base_labels
+        check_base(base, labels, self.layer.num_classes, is_features=False)
         features = self._encode(base)
-        if labels.shape[:1] != features.shape[:1]:
-            raise ValueError(f"{len(features)} base samples need as many labels, got {tuple(labels.shape)}")
         other = self._copy(threat=dataclasses.replace(self.threat, perturbs_base=perturbs_base))
         other.base_features, other.base_labels = features, labels
         return other

@@ -92,6 +92,50 @@ def checked_labels(labels: Any, images: Float[Tensor, "n ..."]) -> Int[Tensor, "
     return labels.detach().long().clone()
 
 
+def check_base(base: Any, labels: Any, num_classes: int, *, is_features: bool) -> None:
+    """Refuse a base that could not classify: images as for an attack, or features; classes, or soft labels."""
+    what = "features" if is_features else "images"
+    if not isinstance(base, Tensor) or not isinstance(labels, Tensor):
+        got = f"{type(base).__name__} and {type(labels).__name__}"
+        raise TypeError(f"the base must be two tensors, {what} and labels, got {got}")
+    if base.dim() < 2 or base.numel() == 0:
+        raise ValueError(f"the base must be {what} of shape (m, ...), at least one, got {tuple(base.shape)}")
+    if not base.is_floating_point():
+        raise ValueError(f"the base must be floating point, got {base.dtype} (bytes: base.float() / 255)")
+    low, high = (float(v) for v in torch.aminmax(base.detach()))
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise ValueError(f"the base's {what} are not finite: {int((~torch.isfinite(base)).sum())} values")
+    # Points, (m, d), may be anything: it is the attacked ones that must be in [0, 1].
+    if not is_features and base.dim() > 2 and not (low >= -OUTSIDE and high <= 1 + OUTSIDE):
+        raise ValueError(
+            f"the base's pixels must be in [0, 1], got {low:g} to {high:g}; give mean and std to normalise inside"
+        )
+    check_base_labels(labels, len(base), num_classes)
+    if labels.device != base.device:
+        raise ValueError(f"the base's labels are on {labels.device}, its {what} on {base.device}; move one of them")
+
+
+def check_base_labels(labels: Tensor, m: int, num_classes: int) -> None:
+    """Refuse labels that are neither m classes, -1 for none, nor m rows of soft labels."""
+    if labels.shape[:1] != (m,) or labels.dim() > 2:
+        raise ValueError(f"{m} base samples need as many labels, got labels of shape {tuple(labels.shape)}")
+    if labels.dim() == 2:
+        if labels.shape[1] != num_classes or not labels.is_floating_point() or not bool(torch.isfinite(labels).all()):
+            raise ValueError(
+                f"soft labels of the base must be finite numbers of shape ({m}, {num_classes}), got {labels.dtype} of "
+                f"shape {tuple(labels.shape)}"
+            )
+        return
+    if labels.is_floating_point() or labels.dtype == torch.bool:
+        raise ValueError(f"labels of the base must be integer classes, got {labels.dtype}")
+    low, high = (int(v) for v in torch.aminmax(labels))
+    if low < -1 or high >= num_classes or high < 0:
+        raise ValueError(
+            f"labels of the base must be classes 0 to {num_classes - 1}, or -1 for none, and not -1 throughout; got "
+            f"{low} to {high}"
+        )
+
+
 def require_slope(logits: Tensor, images: Tensor) -> None:
     """Refuse logits that do not depend on the images in a way that can be differentiated.
 
