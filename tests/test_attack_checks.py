@@ -11,19 +11,20 @@ import torch
 from torch import Tensor, nn
 
 from gll.attacks.balls import Ball
-from gll.attacks.checks import (
-    Check,
-    batch_dependence,
-    deterministic,
-    losses_disagree,
-    reaches_all_errors,
-    run_checks,
-    single_step_beats_multi_step,
-    transfer_or_black_box_beats_white_box,
-    zero_gradients,
-)
+from gll.attacks.checks import batch_dependence, deterministic, reaches_all_errors, run_checks, zero_gradients
 from gll.attacks.evaluate import Evaluation, Outcome
+from gll.attacks.gradient import FGSM
+from gll.attacks.graph_victim import GraphVictim
+from gll.attacks.signs import (
+    Check,
+    losses_disagree,
+    single_step_beats_multi_step,
+    stand_ins_beat_own_gradient,
+    transfer_or_black_box_beats_white_box,
+)
 from gll.attacks.store import Cell, Kind, Store
+from gll.attacks.threat import Queries, ThreatModel
+from gll.nn import GraphLearningLayer
 from tests.attack_stubs import blobs, chunk_of, honest_mlp
 
 EPS = 0.15
@@ -65,9 +66,10 @@ def failed(before: Callable[[Tensor], Tensor] = same, after: Callable[[Tensor], 
     x, y = blobs(60)
     checks = run_checks(Masked(honest_mlp(), before, after), x, y, eps=EPS)
     assert [c.name for c in checks] == [
-        "zero gradients", "black box or transfer", "single step", "losses disagree", "all errors", "deterministic",
-        "batch dependence",
+        "zero gradients", "black box or transfer", "single step", "losses disagree", "stand-in", "all errors",
+        "deterministic", "batch dependence",
     ]  # fmt: skip
+    assert [c.name for c in checks if not c.tested] == ["stand-in"]  # a model without a graph has no other view
     return {c.name for c in checks if not c.passed}
 
 
@@ -139,8 +141,8 @@ def test_figures_are_what_they_say() -> None:
     assert batch_dependence(Length(), x, noise=0.2).passed
 
 
-def outcome(kind: Kind, wrong: list[int], objective: str = "CrossEntropy", eps: float = 0.1) -> Outcome:
-    settings = {"eps": eps, "norm": {"name": "LInf", "scale": 1.0}, "objective": objective, "n": len(wrong)}
+def outcome(kind: Kind, wrong: list[int], objective: str = "CrossEntropy", eps: float = 0.1, **more: object) -> Outcome:
+    settings = {"eps": eps, "norm": {"name": "LInf", "scale": 1.0}, "objective": objective, "n": len(wrong), **more}
     return Outcome(Cell(f"{kind}", settings, kind, None, 10), (chunk_of(10, wrong, linf=eps),))
 
 
@@ -173,6 +175,48 @@ def test_objectives_that_find_more() -> None:
     check = losses_disagree(of(plain, margin))
     assert (check.figure, check.passed) == (pytest.approx(0.3), False)
     assert losses_disagree(of(outcome(Kind.MULTI, [0, 1, 2, 3]), margin)).passed
+
+
+@pytest.mark.parametrize("more", [{"every_class": 5}, {"neighbours": "fixed"}, {"asks": True, "source": "a probe"}])
+def test_what_only_a_stand_in_finds_raises_a_figure(more: dict[str, object]) -> None:
+    """The strongest sign of a hidden gradient must not make another check look better."""
+    own, kind = outcome(Kind.MULTI, [0]), Kind.TRANSFER if "source" in more else Kind.MULTI
+    black, seen = outcome(Kind.BLACK_BOX, [1, 2]), outcome(kind, [0, 1, 2, 3, 4], "Margin", **more)
+    check = stand_ins_beat_own_gradient(of(own, black, seen))
+    assert (check.figure, check.passed, check.tested) == (pytest.approx(0.4), False, True)
+    assert "40.0% of samples are fooled by way of another gradient" in check.meaning
+    assert "L∞, ε = 0.1, 10 samples" in check.meaning
+    before = transfer_or_black_box_beats_white_box(of(own, black)).figure
+    assert transfer_or_black_box_beats_white_box(of(own, black, seen)).figure >= before == pytest.approx(0.2)
+    assert stand_ins_beat_own_gradient(of(own, outcome(kind, [0], **more))).passed
+    assert losses_disagree(of(own, outcome(Kind.MULTI, [0], "Margin"), seen)).figure == 0  # the loss is not at fault
+
+
+def test_a_graph_whose_gradient_is_hidden() -> None:
+    """Where all neighbours have one class, the layer's own gradient is zero, and only other views see a way."""
+    x, y = blobs(90, seed=3)
+    threat = ThreatModel("60 samples", queries=Queries.ALONE)
+    victim = GraphVictim(nn.Flatten(), GraphLearningLayer(3, k=4), x[:60], y[:60], threat=threat)
+    checks = {c.name: c for c in run_checks(victim.sharpened(), x[60:], y[60:], eps=0.15)}
+    assert checks["stand-in"].tested
+    assert not checks["stand-in"].passed
+    assert "30 samples, each query alone beside a base of 60" in checks["stand-in"].meaning
+    assert checks["stand-in"].figure > 0.3
+
+
+def test_nothing_is_passed_where_no_image_may_move() -> None:
+    x, y = blobs(6)
+    with pytest.raises(ValueError, match="checks need an ε above 0, got 0"):
+        run_checks(honest_mlp(), x, y, eps=0.0)
+
+
+def test_batch_dependence_in_errors() -> None:
+    x, y = blobs(60)
+    checks = run_checks(Masked(honest_mlp(), of_the_batch, same), x, y, eps=EPS)
+    whole, half = (FGSM(EPS)(Masked(honest_mlp(), of_the_batch, same), *part) for part in ((x, y), (x[:30], y[:30])))
+    rest = FGSM(EPS)(Masked(honest_mlp(), of_the_batch, same), x[30:], y[30:])
+    said = f"is {whole.error:.1%} with 60 of them at a time, {(half.error + rest.error) / 2:.1%} with 30"
+    assert said in checks[-1].meaning
 
 
 def test_errors_that_stay_below_all() -> None:
@@ -212,5 +256,6 @@ def test_the_attacks_of_the_checks_are_kept(tmp_path: Path) -> None:
 
 def test_a_check_is_a_line_of_json() -> None:
     check = Check("a", 0.5, False, "half of them")
-    assert check.as_dict() == {"name": "a", "figure": 0.5, "passed": False, "meaning": "half of them"}
+    expected = {"name": "a", "figure": 0.5, "passed": False, "meaning": "half of them", "tested": True}
+    assert check.as_dict() == expected
     assert Ball("LInf", 0.1).pixels == 0.1

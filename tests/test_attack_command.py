@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from gll.attacks import checks, command, poisoned, sets, target
@@ -19,9 +21,20 @@ from gll.attacks.carlini_wagner import CarliniWagner, CarliniWagnerPaper
 from gll.attacks.gradient import FGSM, IFGSM
 from gll.attacks.plots import Row, draw_curves, draw_distances, draw_images
 from gll.attacks.poison import GreedyFlips, poison
+from gll.attacks.report import preface
 from gll.attacks.square import Square
 from gll.attacks.store import Store
-from gll.attacks.tables import Grid, checks_compared, compared, errors_at, paper_grid, radii, strong_radii
+from gll.attacks.tables import (
+    Grid,
+    checks_compared,
+    compared,
+    cw_grid,
+    errors_at,
+    graphs_of,
+    paper_grid,
+    radii,
+    strong_radii,
+)
 from gll.attacks.target import Request, Target
 from gll.attacks.transfer import Apart, EveryClass, Transfer
 from gll.attacks.victims import victim_of
@@ -31,7 +44,13 @@ from gll.train.runs import Run
 from tests.tiny_runs import tiny
 
 SMALL = ("--samples", "24", "--base", "40")
-UNCHECKED = ("test_poison_is_kept", "test_another_head_at_test", "test_graphs_of_two_sizes_are_two_groups")
+UNCHECKED = (
+    "test_inductive_is_one_thing",
+    "test_options_without_effect_are_said",
+    "test_poison_is_kept",
+    "test_another_head_at_test",
+    "test_graphs_of_two_sizes_are_two_groups",
+)
 
 
 @pytest.fixture(scope="module")
@@ -108,11 +127,29 @@ def test_the_paper_set(runs: dict[str, Path], tmp_path: Path, monkeypatch: pytes
     assert row[:2] == ("0.3 *", f"{eps:.4g}")
     assert row[3] == f"{100 * cells(found)['fgsm']['error']:.2f}"
     assert row[3] in result.output
-    assert len(found["checks"]) == 7
+    assert len(found["checks"]) == 8
     assert "batch dependence" in result.output  # all queries share a graph, and the check says so
     assert not next(check for check in found["checks"] if check["name"] == "batch dependence")["passed"]
     page = (out / "report.md").read_text()
     assert "40 of 60 labelled training samples" in page
+    # What has to be known stands above the first table, in both places.
+    before = page[: page.index("| ε, normalised")]
+    tested = Run.open(runs["gll"]).result()
+    assert tested is not None
+    for said in (
+        "In the graph: 24 queries jointly beside a base of 40. The error depends on both numbers",
+        "quote what `--queries alone` gives",
+        f"The run's own test error is {100 * tested['error']:.2f} % (gll, transductive), of all 100 test samples: ",
+        "there all images and 60 labels are in the graph; here it is smaller",
+    ):
+        assert said in before
+        assert said in result.output
+    # CW knows no ε: it has a table of its own, and marks are explained where there are any.
+    cw = cells(found)["cw-paper"]
+    assert f"| 20 * | {100 * cw['natural']:.2f} | {100 * cw['error']:.2f} |" in page
+    assert "\\* the ε and the c of the paper's table." in page
+    assert f"at ε = {eps:.4g} of the range, on 24 samples, 24 queries jointly beside a base of 40." in page
+    assert "The checks' own attacks are short, and are not in the worst case." in page
     # Wrong labels in the base, the same by hand.
     (flipped,) = found["poison"]
     by_hand = poison(victim, x, y, counts=[0, 1, 2, 5, 20], flips=GreedyFlips())
@@ -213,8 +250,66 @@ def test_another_head_at_test(runs: dict[str, Path], tmp_path: Path) -> None:
         assert (
             errors_at(summary(out), 0.2)["FGSM"] == cell["error"]
         )  # in the column of the paper, whatever its gradient
+        page = (out / "report.md").read_text()
+        whose = "that of the mlp head of the same run" if gradient == "mlp" else "own"
+        assert f"the gradient is {whose}, in float32." in page
+        assert f"gradient: {'the model' + chr(39) + 's own' if whose == 'own' else whose}" in page
+        assert "trained with a mlp head; classified by a gll head at test; training natural;" in page
+        assert "Their own attacks follow the model's own gradient, at ε = 0.2 of the range" in page
+        assert "*" not in page  # no mark without a row that has it
     assert errors["own"] == errors["gll"]
     assert summary(tmp_path / "mlp")["run"]["head"] == "mlp, gll at test"
+
+
+def test_inductive_is_one_thing(runs: dict[str, Path], tmp_path: Path) -> None:
+    """However it is asked for: the same cell, so the same chance and the same result."""
+    few = ("--samples", "12", "--base", "40", "--attacks", "pgd", "--eps", "0.1", "--steps", "2", "--inductive")
+    for name, more in {"a": (), "b": ("--queries", "alone")}.items():
+        assert attack(runs["gll"], *few, *more, "--out", tmp_path / name).exit_code == 0
+    assert set(cell_files(tmp_path / "a")) == set(cell_files(tmp_path / "b"))
+
+
+def test_options_without_effect_are_said(runs: dict[str, Path], tmp_path: Path) -> None:
+    few = ("--attacks", "fgsm", "--eps", "0.1", "--out")
+    more = ("--transfer", runs["mlp"], "--steps", "3", "--c", "5", "--restarts", "1", "--square-queries", "7")
+    result = attack(runs["gll"], *more, "--samples", "1000", "--base", "1000", *few, tmp_path / "a")
+    assert result.exit_code == 0, result.output
+    notes = summary(tmp_path / "a")["notes"]
+    assert [note.split(" is ")[0].split(" has ")[0] for note in notes] == [
+        "--transfer", "--c", "--steps", "--restarts", "--square-queries", "--base 1,000", "--samples 1,000"
+    ]  # fmt: skip
+    assert all(note in result.output for note in notes)
+    result = attack(runs["mlp"], "--samples", "8", "--base", "40", "--queries", "alone", *few, tmp_path / "b")
+    assert summary(tmp_path / "b")["notes"] == [
+        f"{option} has no effect: the model under attack has no graph" for option in ("--base", "--queries alone")
+    ]
+    itself = attack(runs["mlp"], "--samples", "8", "--transfer", runs["mlp"], "--attacks", "transfer", *few[2:],
+                    tmp_path / "c", "--steps", "1")  # fmt: skip
+    assert "names the run under attack itself" in itself.output
+    assert attack(runs["mlp"], "--samples", "8", *few, tmp_path / "d").exit_code == 0
+    assert summary(tmp_path / "d")["notes"] == []
+
+
+def test_nobody_reads_any_more(runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`gll attack RUN | head -1`: the pipe breaks, and the report is there."""
+    monkeypatch.setattr(command, "run_checks", lambda *args, **options: ())
+    read, write = os.pipe()
+    os.close(read)
+    request = Request(runs["mlp"], "fgsm", eps=(0.1,), samples=8, out=tmp_path / "out")
+    with open(write, "w") as pipe:
+        assert command.run_attack(request, Console(file=pipe)) == 0
+    assert "# Attacks on mlp" in (tmp_path / "out" / "report.md").read_text()
+
+
+def test_checks_where_no_image_may_move(runs: dict[str, Path], tmp_path: Path) -> None:
+    assert (
+        attack(runs["mlp"], "--samples", "8", "--attacks", "fgsm", "--eps", "0", "--out", tmp_path / "a").exit_code == 0
+    )
+    known = Target(Request(runs["mlp"], samples=8))
+    assert summary(tmp_path / "a")["checks_at"]["eps"] == pytest.approx(0.3 * known.data.std[0])  # not at 0
+    verdicts = {check["name"]: check["tested"] for check in summary(tmp_path / "a")["checks"]}
+    assert [name for name, tested in verdicts.items() if not tested] == ["stand-in"]
+    assert "| stand-in | not tested | – |" in (tmp_path / "a" / "report.md").read_text()
 
 
 def test_the_strong_set(runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,7 +357,8 @@ def test_each_alone(runs: dict[str, Path], tmp_path: Path) -> None:
         assert result.exit_code == 0, result.output
         (cell,) = cells(summary(out)).values()
         assert (cell["threat"]["queries"], cell["threat"]["inference"]) == (
-            ("alone", "transductive") if name == "alone" else ("joint", "inductive")
+            "alone",
+            "transductive" if name == "alone" else "inductive",
         )
         assert next(c for c in summary(out)["checks"] if c["name"] == "batch dependence")["passed"]
 
@@ -273,6 +369,11 @@ def test_mistakes_are_one_line(runs: dict[str, Path], tmp_path: Path) -> None:
         ((runs["gll"], "--attacks", "fgms"), "unknown attack 'fgms'; choose one of paper, strong, fgsm"),
         ((runs["gll"], "--eps", "8:255"), "--eps takes numbers with commas between"),
         ((runs["gll"], "--eps", "-1"), "ε must be at least 0"),
+        ((runs["gll"], "--eps", "8"), "--eps 8 is more than the way from black to white, which is 1: an ε of 8 in 255"),
+        (
+            (runs["gll"], "--eps", "8", "--eps-units", "normalised"),
+            "more than the way from black to white, which is 2.",
+        ),
         ((runs["mlp"], "--attacks", "features"), "'features' needs a graph head"),
         ((runs["gll"], "--gradient-of", "mlp"), "has no mlp head whose gradient could be followed, but gll"),
         ((runs["gll"], "--gradient-of", "mpl"), "unknown gradient 'mpl'"),
@@ -372,8 +473,40 @@ def test_the_papers_columns_and_ours() -> None:
     assert errors_at(found, 0.2)["FGSM"] == 0.9
     assert errors_at(found, 0.2)["worst case"] is None
     rows = paper_grid(found).rows
-    assert rows[0] == ("0.2 *", "0.1", "1.00", "40.00", "–", "30.00", "50.00", "20.00", "25.00", "3")
+    assert rows[0] == ("0.2 *", "0.1", "1.00", "40.00", "–", "50.00", "20.00", "25.00", "3")  # CW knows no ε
     assert rows[1][:4] == ("0.4", "0.2", "1.00", "90.00")
+
+
+def test_columns_of_several_graphs_keep_to_one_rule() -> None:
+    """The paper's columns: joint queries, the largest base. The worst case: the most kinds. Both graphs are named."""
+
+    def group(base: int, queries: str, fgsm: float, natural: float, *kinds: str) -> dict[str, Any]:
+        found = made_up(0, fgsm)["groups"][0]
+        threat = {"base": f"{base:,} of 60,000 samples", "queries": queries, "inference": "transductive"}
+        for cell in found["attacks"]:
+            cell |= {"threat": threat, "chunk": base, "natural": natural, "mean_linf": 0.1, "mean_squared_l2": 0.1}
+        found["worst"][0]["by_kind"] = dict.fromkeys(kinds, fgsm)
+        return found
+
+    large = group(10_000, "joint", 0.03, 0.005, "single step")
+    small = group(1000, "joint", 0.2, 0.01, "single step", "transfer", "black box")
+    alone = group(20_000, "alone", 0.3, 0.02, "single step", "transfer")
+    large["attacks"] = large["attacks"][:2]  # as on MNIST: CW in the small graph only
+    for groups in ([large, small, alone], [alone, small, large], [small, large, alone]):
+        found = made_up(0, 0.1) | {"groups": groups}
+        assert errors_at(found, 0.1) == {
+            "natural": 0.005, "FGSM": 0.03, "IFGSM": None, "CW": 0.3, "worst case": 0.2 + 0.1, "transfer": 0.2,
+            "AutoAttack": None,
+        }  # fmt: skip
+        assert graphs_of(found) == {
+            "10,000 queries jointly beside a base of 10,000": ["natural", "FGSM"],
+            "1,000 queries jointly beside a base of 1,000": ["CW", "worst case", "transfer"],
+        }
+        text = "\n".join(preface(found))
+        assert "The columns come from different graphs" in text
+        assert "- natural, FGSM: 10,000 queries jointly beside a base of 10,000" in text
+        assert "- CW, worst case, transfer: 1,000 queries jointly beside a base of 1,000" in text
+        assert [row[0] for row in cw_grid(found).rows] == ["20 *", "50"]
 
 
 def test_seeds_beside_the_paper() -> None:

@@ -10,6 +10,7 @@ what that means. Passing all of them proves nothing; failing one means that the 
 | black box or transfer | an attack that knows less does better |
 | single step | one step does better than many |
 | losses disagree | other objectives fool samples that cross-entropy does not |
+| stand-in | another gradient than the model's own fools samples that its own does not |
 | all errors | with every image allowed, some sample still holds out |
 | deterministic | two calls differ, so that a gradient is that of another model |
 | batch dependence | an answer depends on what else is asked |
@@ -17,53 +18,38 @@ what that means. Passing all of them proves nothing; failing one means that the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-import numpy as np
 import torch
 from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
-from gll.attacks.balls import Ball
 from gll.attacks.base import AbstractAttack
-from gll.attacks.evaluate import Evaluation, Outcome, evaluate
+from gll.attacks.evaluate import Evaluation, evaluate
+from gll.attacks.features import FeatureAttack
 from gll.attacks.gradient import FGSM, PGD, input_gradient
+from gll.attacks.graph_victim import GraphVictim
 from gll.attacks.objectives import CrossEntropy, Margin, prediction
+from gll.attacks.signs import (
+    FEW,
+    Check,
+    at_most,
+    losses_disagree,
+    objective_of,
+    of_kind,
+    single_step_beats_multi_step,
+    stand_ins_beat_own_gradient,
+    transfer_or_black_box_beats_white_box,
+)
 from gll.attacks.square import Square
 from gll.attacks.store import Kind, Store
+from gll.attacks.transfer import EveryClass
 from gll.data.random import own_random_state
 from gll.train.progress import Reporter
 
 SAMPLES, STEPS, QUERIES = 100, 20, 200  # of the attacks of the checks
-WHITE = (Kind.SINGLE, Kind.MULTI)
-BLACK = (Kind.BLACK_BOX, Kind.TRANSFER)
-FEW = 0.02  # by chance, or by an attack that is a little better: two samples of a hundred
-CLOSE = 0.05  # honest objectives differ by a few percent
 SAME = 1e-3  # probabilities that differ by less are the same: a GPU rounds differently for another batch
-
-
-@final
-@dataclass(frozen=True)
-class Check:
-    """One line of the report.
-
-    Args:
-        name: what was looked at.
-        figure: what was found.
-        passed: whether that is as it should be.
-        meaning: what the figure is, and what follows from it.
-    """
-
-    name: str
-    figure: float
-    passed: bool
-    meaning: str
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {"name": self.name, "figure": self.figure, "passed": self.passed, "meaning": self.meaning}
 
 
 def zero_gradients(model: nn.Module, images: Float[Tensor, "n ..."], labels: Int64[Tensor, " n"]) -> Check:
@@ -75,7 +61,7 @@ def zero_gradients(model: nn.Module, images: Float[Tensor, "n ..."], labels: Int
     right = prediction(logits, labels) == labels
     zero = (gradient == 0).flatten(1).all(1)[right]
     figure = float(zero.double().mean()) if len(zero) else 0.0
-    return _at_most(
+    return at_most(
         FEW,
         "zero gradients",
         figure,
@@ -91,7 +77,7 @@ def deterministic(model: nn.Module, images: Float[Tensor, "n ..."]) -> Check:
     """
     with own_random_state():
         figure = _difference(_probabilities(model, images), _probabilities(model, images))
-    return _at_most(
+    return at_most(
         SAME,
         "deterministic",
         figure,
@@ -100,13 +86,16 @@ def deterministic(model: nn.Module, images: Float[Tensor, "n ..."]) -> Check:
     )
 
 
-def batch_dependence(model: nn.Module, images: Float[Tensor, "n ..."], *, noise: float = 0.0) -> Check:
+def batch_dependence(
+    model: nn.Module, images: Float[Tensor, "n ..."], *, noise: float = 0.0, errors: Callable[[], str] | None = None
+) -> Check:
     """How much a probability changes when half of the images are asked alone.
 
     Args:
         model: what is attacked.
         images: some samples.
         noise: the figure of `deterministic`: what differs by chance is not counted.
+        errors: says what that does to the error under attack; asked where an answer depends on the batch.
 
     Differentiable in: nothing.
     """
@@ -114,73 +103,14 @@ def batch_dependence(model: nn.Module, images: Float[Tensor, "n ..."], *, noise:
     with own_random_state():
         together = _probabilities(model, images)
         apart = torch.cat([_probabilities(model, part) for part in images.split(half)])
-    figure = _difference(together, apart)
-    return _at_most(
-        max(SAME, 3 * noise),
+    figure, limit = _difference(together, apart), max(SAME, 3 * noise)
+    error = errors() if errors is not None and figure > limit else ""
+    return at_most(
+        limit,
         "batch dependence",
         figure,
-        f"an answer changes by up to {figure:.2g} in a probability when half of the images are asked",
+        f"an answer changes by up to {figure:.2g} in a probability when half of the images are asked{error}",
         "an error holds for this chunk only; ask for each image alone, or inductively",
-    )
-
-
-def transfer_or_black_box_beats_white_box(evaluations: Iterable[Evaluation]) -> Check:
-    """The share of samples that are fooled without the model's gradient and by no attack that uses it.
-
-    The largest over all balls for which there are attacks of both kinds.
-    """
-    found = []
-    for evaluation in evaluations:
-        for ball in evaluation.balls:
-            kinds = {o.cell.kind for o in evaluation.outcomes if o.ball == ball}
-            if kinds & set(WHITE) and kinds & set(BLACK):
-                only = evaluation.fooled(ball, *BLACK) & ~evaluation.fooled(ball, *WHITE)
-                found.append((float(only.mean()), ball))
-    figure, where = _largest(found)
-    return _at_most(
-        FEW,
-        "black box or transfer",
-        figure,
-        f"{figure:.1%} of samples are fooled by black-box or transferred images, and by no white-box attack ({where})",
-        "the gradient hides what is there to be found",
-    )
-
-
-def single_step_beats_multi_step(evaluations: Iterable[Evaluation]) -> Check:
-    """By how much the error of one step exceeds that of many, with the same objective and ball."""
-    found = []
-    for evaluation in evaluations:
-        for one in _of_kind(evaluation, Kind.SINGLE):
-            for many in _of_kind(evaluation, Kind.MULTI):
-                if one.ball == many.ball and _objective(one) == _objective(many):
-                    found.append((one.error - many.error, one.ball))
-    figure, where = _largest(found)
-    return _at_most(
-        FEW,
-        "single step",
-        figure,
-        f"the error of a single step is {figure:+.1%} beside that of many steps ({where})",
-        "many steps get lost, so the gradient does not point to the boundary",
-    )
-
-
-def losses_disagree(evaluations: Iterable[Evaluation]) -> Check:
-    """By how much the error of all multi-step attacks together exceeds that of those on cross-entropy alone."""
-    found = []
-    for evaluation in evaluations:
-        for ball in evaluation.balls:
-            many = [o for o in _of_kind(evaluation, Kind.MULTI) if o.ball == ball]
-            plain = [o.inside(ball) for o in many if _objective(o) == CrossEntropy.__name__]
-            if plain and len(plain) < len(many):
-                together = np.logical_or.reduce([o.inside(ball) for o in many])
-                found.append((float(together.mean() - np.logical_or.reduce(plain).mean()), ball))
-    figure, where = _largest(found)
-    return _at_most(
-        CLOSE,
-        "losses disagree",
-        figure,
-        f"attacks on other objectives add {figure:.1%} to the error of those on cross-entropy ({where})",
-        "robustness against cross-entropy is masking; look at the worst case",
     )
 
 
@@ -205,18 +135,21 @@ def reaches_all_errors(errors: Mapping[float, float]) -> Check:
     )
 
 
-def probes(eps: float) -> tuple[AbstractAttack, ...]:
+def probes(eps: float, *, graph: bool = False) -> tuple[AbstractAttack, ...]:
     """The attacks of the checks: few steps, enough to see signs.
 
     Args:
         eps: where the evaluation looks, in pixel units.
+        graph: whether the model has a graph that can be seen otherwise.
     """
     grown = sorted({eps, 0.3, 1.0})
+    views = (EveryClass(PGD(eps, steps=STEPS)), FeatureAttack(eps, STEPS)) if graph else ()
     return (
         FGSM(eps),
         PGD(eps, steps=STEPS, objective=Margin()),
         Square(eps, queries=QUERIES),
         *(PGD(radius, steps=STEPS) for radius in grown if radius >= eps),
+        *views,
     )
 
 
@@ -236,51 +169,45 @@ def run_checks(
     Args:
         model: images in [0, 1] to logits.
         images, labels: at most a hundred are used.
-        eps: where the evaluation looks, in pixel units.
+        eps: where the evaluation looks, in pixel units; above 0.
         evaluations: of the same model.
         store: where the results of the checks' own attacks are kept.
         reporter, seed: as in `evaluate`.
 
+    Raises:
+        ValueError: ε is 0, where no check could fail.
+
     Differentiable in: nothing.
     """
+    if not eps > 0:
+        raise ValueError(f"checks need an ε above 0, got {eps}: where no image may move, nothing is tested")
     images, labels = images[:SAMPLES], labels[:SAMPLES]
-    own = evaluate(
-        model, images, labels, probes(eps), chunk=SAMPLES, store=store, reporter=reporter, seed=seed, about="checks: "
-    )
+    about = f"checks, {len(images)} samples: "
+    options: dict[str, Any] = {"store": store, "reporter": reporter, "seed": seed, "about": about}
+    graph = isinstance(model, GraphVictim) and model.is_plain
+    own = evaluate(model, images, labels, probes(eps, graph=graph), chunk=SAMPLES, **options)
     everything = (own, *evaluations)
-    errors = {o.ball.eps: o.error for o in own.outcomes if o.ball and _objective(o) == CrossEntropy.__name__}
+    plain = [o for o in of_kind(own, Kind.MULTI) if objective_of(o) == CrossEntropy.__name__]
+    errors = {o.ball.eps: o.error for o in plain if o.ball}
     random = deterministic(model, images)
+
+    def at_half() -> str:
+        few = evaluate(model, images, labels, [FGSM(eps)], chunk=max(1, len(images) // 2), **options).outcomes[0]
+        return (
+            f"; the error of one step at ε = {eps:.4g} is {own.outcomes[0].error:.1%} with {len(images)} of them at a "
+            f"time, {few.error:.1%} with {few.cell.chunk}"
+        )
+
     return (
         zero_gradients(model, images, labels),
         transfer_or_black_box_beats_white_box(everything),
         single_step_beats_multi_step(everything),
         losses_disagree(everything),
+        stand_ins_beat_own_gradient(everything),
         reaches_all_errors(errors),
         random,
-        batch_dependence(model, images, noise=random.figure),
+        batch_dependence(model, images, noise=random.figure, errors=at_half),
     )
-
-
-def _at_most(limit: float, name: str, figure: float, found: str, follows: str) -> Check:
-    """A check of a figure that should be small: what was found, and what follows where it is not."""
-    passed = figure <= limit
-    return Check(name, figure, passed, found if passed else f"{found}: {follows}")
-
-
-def _of_kind(evaluation: Evaluation, kind: Kind) -> list[Outcome]:
-    return [outcome for outcome in evaluation.outcomes if outcome.cell.kind is kind]
-
-
-def _objective(outcome: Outcome) -> str | None:
-    objective = outcome.cell.settings.get("objective")
-    return objective if objective is None or isinstance(objective, str) else str(objective["name"])
-
-
-def _largest(found: Sequence[tuple[float, Ball | None]]) -> tuple[float, str]:
-    if not found:
-        raise ValueError("no two attacks with the same ball to compare; run_checks brings its own")
-    figure, ball = max(found, key=lambda pair: pair[0])
-    return figure, str(ball)
 
 
 def _probabilities(model: nn.Module, images: Tensor) -> Tensor:

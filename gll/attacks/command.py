@@ -18,15 +18,20 @@ from rich.console import Console
 from rich.text import Text
 
 from gll.attacks.base import AbstractAttack
-from gll.attacks.checks import Check, run_checks
+from gll.attacks.checks import SAMPLES, run_checks
+from gll.attacks.effects import without_effect
 from gll.attacks.evaluate import Evaluation, cell_of, evaluate
 from gll.attacks.forecast import Forecast, outline
 from gll.attacks.gather import gather
+from gll.attacks.graphs import graph_in_words
+from gll.attacks.patient import PatientConsole
 from gll.attacks.plots import Row, draw_curves, draw_distances, draw_images, draw_poison
 from gll.attacks.poisoned import poison_base, poisonable
+from gll.attacks.report import about_checks, error_grids, preface, report
 from gll.attacks.sets import Planned, left_out, names_of, plan
+from gll.attacks.signs import Check
 from gll.attacks.store import FORMAT, ResultsError, Store, write_json
-from gll.attacks.tables import attacks_grid, checks_grid, paper_grid, plain_name, poison_grid, report
+from gll.attacks.tables import attacks_grid, checks_grid, plain_name, poison_grid
 from gll.attacks.target import Request, Target
 from gll.attacks.units import Normalised
 from gll.files import complete_file
@@ -43,7 +48,7 @@ PICTURED = ("fgsm", "ifgsm", "cw-paper")  # the paper's figure; other attacks wh
 
 def run_attack(request: Request, console: Console) -> int:
     """Attack a run. Returns the exit code."""
-    errors = error_console()
+    errors, console = error_console(), PatientConsole.like(console)
     out = request.out or request.run / "attack"
     try:
         summary = attack_run(request, out, Reporter(console))
@@ -54,10 +59,18 @@ def run_attack(request: Request, console: Console) -> int:
     except PROBLEMS as error:
         errors.print(said_by("attack", str(error)))
         return 1
-    wide = console if console.is_terminal else Console(file=console.file, width=160)
+    if not console.is_terminal:
+        console.width = 160
     poisoned = (poison_grid(summary),) if summary["poison"] else ()
-    for grid in (attacks_grid(summary), paper_grid(summary), *poisoned, checks_grid(summary)):
-        wide.print(grid.rich())
+    console.print(attacks_grid(summary).rich())
+    for texts, grids in (
+        (preface(summary), (*error_grids(summary), *poisoned)),
+        (about_checks(summary), (checks_grid(summary),)),
+    ):
+        for text in filter(None, texts):
+            console.print(Text(text), soft_wrap=True)
+        for grid in grids:
+            console.print(grid.rich())
     for note in summary["notes"]:
         errors.print(said_by("attack (note)", note, "yellow"))
     console.print(Text(f"{clock(summary['wall_s'])} of attacks; report, pictures and figures: {out}"), soft_wrap=True)
@@ -77,7 +90,8 @@ def attack_run(request: Request, out: Path, reporter: Reporter) -> dict[str, Any
         announce(run.config.model.encoder, run.config.model.encoder_options, reporter.say)
     recipe = target.recipe()
     without = left_out(request.attacks, recipe, autoattack=find_spec("pyautoattack") is not None)
-    planned = plan([name for name in names_of(request.attacks) if name not in without], recipe)
+    names = [name for name in names_of(request.attacks) if name not in without]
+    planned = plan(names, recipe)
     if not planned:
         raise ValueError(f"nothing to attack with: {request.attacks}")
     if request.poison:
@@ -86,12 +100,13 @@ def attack_run(request: Request, out: Path, reporter: Reporter) -> dict[str, Any
     what = f"{request.head_at_test} head at test" if request.head_at_test else f"{target.run.config.model.head} head"
     reporter.say(f"{target.about()['run']} ({what}): {len(planned)} attacks on {len(target.images):,} samples of "
                  f"{target.data.name}")  # fmt: skip
-    for name, reason in without.items():
-        reporter.say(f"without {name}: {reason}")
+    unused = without_effect(request, target, names)
+    for line in (*(f"without {name}: {reason}" for name, reason in without.items()), *unused):
+        reporter.say(line)
     _attack_all(target, planned, store, reporter)
     groups, unfinished = gather(store, target.labels.cpu().numpy())
     checks = _checks(target, groups, out, reporter)
-    notes = [f"{name} was left out: {reason}" for name, reason in without.items()]
+    notes = [*(f"{name} was left out: {reason}" for name, reason in without.items()), *unused]
     notes += [f"{cell} was begun and is not finished: it is in no table" for cell in unfinished]
     summary = _summary(target, groups, checks, notes) | {"poison": poison_base(target, out, reporter)}
     write_json(out / "summary.json", summary)
@@ -135,12 +150,26 @@ def _attack_all(target: Target, planned: Sequence[Planned], store: Store, report
 
 
 def _checks(target: Target, evaluations: Sequence[Evaluation], out: Path, reporter: Reporter) -> tuple[Check, ...]:
-    """Of the layer as it is used, at the first ε that was asked for, or that of the paper's table."""
-    eps = target.radii((target.protocol.table_eps,))[0].eps
+    """Of the layer as it is used."""
+    eps = _checked_eps(target)
     store = Store.open(out / "checks", target.about(), resume=True)
     model = target.judged(target.protocol.few_base, False)
     args = (model, target.images, target.labels)
     return run_checks(*args, eps=eps, evaluations=evaluations, store=store, reporter=reporter, seed=target.request.seed)
+
+
+def _checked_eps(target: Target) -> float:
+    """Where the checks look: at the largest ε that was asked for, or at that of the paper's table."""
+    asked = max(radius.eps for radius in target.radii((target.protocol.table_eps,)))
+    return asked or Normalised(target.data.std, target.protocol.table_eps).pixels
+
+
+def _checks_at(target: Target) -> dict[str, Any]:
+    """Where the checks' own attacks were made."""
+    threat = getattr(target.judged(target.protocol.few_base, False), "threat", None)
+    n = min(SAMPLES, len(target.images))
+    graph = "" if threat is None else graph_in_words(threat.as_dict(), n)
+    return {"eps": _checked_eps(target), "samples": n, "graph": graph}
 
 
 def _summary(
@@ -162,7 +191,7 @@ def _summary(
             "encoder": config.model.encoder,
             "head": head or config.model.head,
             "training": training,
-            "about": f"{head or config.model.head} head, training {training}, gradient of {asked.gradient_of}",
+            "about": _in_words(target, training),
         },
         "about": target.about(),
         "samples": len(target.images),
@@ -174,11 +203,22 @@ def _summary(
         "gradient_of": asked.gradient_of,
         "groups": [group.as_dict() for group in groups],
         "checks": [check.as_dict() for check in checks],
+        "checks_at": _checks_at(target),
+        "test": target.tested(),
         "notes": list(notes),
         "wall_s": round(sum(o.seconds for g in groups for o in g.outcomes), 3),
         "environment": environment(),
         "written": time.strftime("%Y-%m-%d", time.gmtime()),
     }
+
+
+def _in_words(target: Target, training: str) -> str:
+    """What was trained, what classifies, and whose gradient is followed."""
+    asked, head = target.request, target.run.config.model.head
+    at_test = f"classified by a {asked.head_at_test} head at test" if asked.head_at_test else ""
+    aim = target.aim()
+    by = "the model's own" if aim is None else f"that of {aim[1]}"
+    return "; ".join(filter(None, (f"trained with a {head} head", at_test, f"training {training}", f"gradient: {by}")))
 
 
 def _pictures(target: Target, groups: Sequence[Evaluation], store: Store) -> list[Row]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, final
 
@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from gll.attacks.balls import Ball
 from gll.attacks.base import AbstractAttack, Attacked
-from gll.attacks.kinds import kind_of
+from gll.attacks.kinds import gradient_in_words, kind_of
 from gll.attacks.store import Cell, Chunk, Kind, Pictures, Store, plain
 from gll.attacks.threat import ThreatModel
 from gll.data.random import derived_seed, generator, own_random_state
@@ -173,7 +173,7 @@ class Evaluation:
         return {
             "samples": len(self.labels),
             "natural": self.natural,
-            "threats": list(dict.fromkeys(_in_words(o.cell) for o in self.outcomes if o.cell.threat is not None)),
+            "threats": _threats([o.cell for o in self.outcomes]),
             "attacks": [outcome.as_dict(self.labels) for outcome in self.outcomes],
             "worst": worst,
         }
@@ -235,8 +235,17 @@ def cell_of(attack: AbstractAttack, model: nn.Module, chunk: int) -> Cell:
     return Cell(attack.name, attack.settings(), kind_of(attack), known, chunk)
 
 
-def _in_words(cell: Cell) -> str:
-    return ThreatModel.from_dict(dict(cell.threat or {})).describe()
+def _threats(cells: Sequence[Cell]) -> list[str]:
+    """What is in the graph, in words, with all gradients that were followed in it."""
+    followed: dict[ThreatModel, dict[str, None]] = {}
+    for cell in cells:
+        if cell.threat is not None:
+            threat = ThreatModel.from_dict(dict(cell.threat))
+            gradient = gradient_in_words(cell.attack, cell.settings)
+            gradient = gradient if gradient != "own" or cell.kind is not Kind.BLACK_BOX else "none"
+            known = threat.gradient if gradient == "own" else gradient
+            followed.setdefault(replace(threat, gradient="own"), {})[known] = None
+    return [replace(threat, gradient=", or ".join(names)).describe() for threat, names in followed.items()]
 
 
 def describe(attack: str, settings: Mapping[str, Any]) -> str:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gll.attacks.evaluate import Evaluation, Outcome, describe
 from gll.attacks.store import Cell, Kind, Store
-from gll.attacks.threat import ThreatModel
+from gll.attacks.threat import Inference, ThreatModel
 
 FIRST = ("fgsm", "ifgsm", "cw-paper")  # the paper's columns, in their order
 SEEN = ("dtype", "gradient", "neighbours")  # what an attacker makes of it, and the verdict does not depend on
@@ -25,8 +25,10 @@ def judged_by(cell: Cell) -> tuple[Any, ...]:
     """What the verdict of a cell depends on, beside the model: attacks that agree in it may be compared."""
     if cell.threat is None:
         return ()
-    known = tuple((name, value) for name, value in sorted(cell.threat.items()) if name not in SEEN)
-    alone = ThreatModel.from_dict(dict(cell.threat)).alone
+    threat = ThreatModel.from_dict(dict(cell.threat))
+    alone = threat.alone
+    unseen = (*SEEN, "queries") if threat.inference is Inference.INDUCTIVE else SEEN
+    known = tuple((name, value) for name, value in sorted(cell.threat.items()) if name not in unseen)
     return (*known, None if alone else cell.chunk)
 
 

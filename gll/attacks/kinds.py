@@ -1,12 +1,15 @@
-"""What an attack may know and do, by its class: one step or several, with the model's gradient or without."""
+"""What an attack may know and do: one step or several; by the model's gradient, by that of a stand-in, or by none."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 from gll.attacks.autoattack import AutoAttack
 from gll.attacks.base import AbstractAttack
 from gll.attacks.gradient import FGSM
 from gll.attacks.square import Square
-from gll.attacks.store import Kind
+from gll.attacks.store import Cell, Kind
 from gll.attacks.transfer import AbstractView, Transfer
 
 KINDS: dict[type[AbstractAttack], Kind] = {
@@ -15,6 +18,8 @@ KINDS: dict[type[AbstractAttack], Kind] = {
     Transfer: Kind.TRANSFER,
     AutoAttack: Kind.ENSEMBLE,
 }
+
+FEATURES = "features"  # the name of FeatureAttack
 
 
 def kind_of(attack: AbstractAttack) -> Kind:
@@ -29,3 +34,33 @@ def kind_of(attack: AbstractAttack) -> Kind:
     if isinstance(attack, AbstractView):
         return kind_of(attack.attack)
     return KINDS.get(type(attack), Kind.MULTI)
+
+
+def gradient_in_words(attack: str, settings: Mapping[str, Any]) -> str:
+    """Whose gradient an attack with this name and these settings follows.
+
+    >>> gradient_in_words("pgd", {}), gradient_in_words("fgsm from the mlp head", {"source": "the mlp head"})
+    ('own', 'that of the mlp head')
+    """
+    if settings.get("source") is not None:
+        return f"that of {settings['source']}"
+    if settings.get("every_class"):
+        return "own with base samples of every class in sight"
+    if settings.get("neighbours") == "fixed":
+        return "own with the neighbours of the clean images"
+    return "that of distances between features" if attack == FEATURES else "own"
+
+
+def is_stand_in(cell: Cell) -> bool:
+    """Whether an attack follows another gradient than the model's own, while the model judges every iterate.
+
+    These are other views of a graph, distances between features, and sources that may ask the model.
+    """
+    settings = cell.settings
+    views = settings.get("every_class") or settings.get("neighbours") == "fixed" or settings.get("asks")
+    return bool(views) or cell.attack == FEATURES
+
+
+def is_own(cell: Cell) -> bool:
+    """Whether an attack follows the model's own gradient."""
+    return cell.kind in (Kind.SINGLE, Kind.MULTI, Kind.ENSEMBLE) and not is_stand_in(cell)

@@ -299,6 +299,8 @@ def left_out(text: str, recipe: Recipe, *, autoattack: bool) -> dict[str, str]:
         why |= dict.fromkeys(unusual, "the graph is solved in an unusual way, which has no other view")
     if recipe.surrogate() is None:
         why["surrogate"] = "the head was trained by its own gradient"
+    if "transfer" in names_of(text) and not recipe.sources():
+        why["transfer"] = "there is no other run to transfer from (--transfer RUN)"
     if recipe.classes < 3:
         why["pgd-dlr"] = "it needs three classes"
     if not autoattack:

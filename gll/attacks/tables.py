@@ -16,8 +16,10 @@ from rich.table import Table
 from rich.text import Text
 
 from gll.attacks.evaluate import describe
+from gll.attacks.graphs import as_in_the_paper, graph_of
 
 COLUMNS = ("natural", "FGSM", "IFGSM", "CW", "worst case", "transfer", "AutoAttack")
+BY_EPS = tuple(column for column in COLUMNS if column != "CW")
 NONE = "–"
 
 
@@ -54,27 +56,61 @@ class Grid:
         return "\n".join([text[0], marks, *text[1:]])
 
 
-def errors_at(summary: Mapping[str, Any], eps: float) -> dict[str, float | None]:
-    """The figures of the paper's table at one ε; None where there is no such attack.
+@final
+@dataclass(frozen=True)
+class Figure:
+    """An error, and the graph in which it was measured.
+
+    Args:
+        error: a share; None where there is no such attack.
+        graph: in words; empty for a model without a graph.
+    """
+
+    error: float | None = None
+    graph: str = ""
+
+
+def figures_at(summary: Mapping[str, Any], eps: float) -> dict[str, Figure]:
+    """The figures of the paper's table at one ε, each with its graph.
+
+    One rule for all: the paper's columns are taken where queries are joint and the base is largest, of the groups that
+    have that attack; `natural` from the group of FGSM; what is ours from the group with the most kinds of attacks.
 
     Args:
         summary: of an evaluation.
         eps: in pixel units.
     """
-    cells = [cell for group in summary["groups"] for cell in group["attacks"]]
-    found: dict[str, float | None] = dict.fromkeys(COLUMNS)
-    for column, name in (("FGSM", "fgsm"), ("IFGSM", "ifgsm"), ("CW", "cw-paper")):
+    found = dict.fromkeys(COLUMNS, Figure())
+    groups = as_in_the_paper(summary)
+    for column, name in (("CW", "cw-paper"), ("IFGSM", "ifgsm"), ("FGSM", "fgsm")):
         # Where the gradient of another head was asked for, the paper's attacks are transferred ones.
-        for cell in (c for c in cells if plain_name(c) == name):
-            at = cell["settings"].get("c") == summary["table_c"] if column == "CW" else _near(_eps(cell), eps)
-            found[column] = cell["error"] if at else found[column]
-    own = next((c for c in cells if plain_name(c) in ("fgsm", "ifgsm")), cells[0] if cells else None)
-    found["natural"] = None if own is None else own["natural"]
-    worst = worst_at(summary, eps)
-    if worst is not None:
-        found["worst case"], found["transfer"] = worst["error"], worst["by_kind"].get("transfer")
-        found["AutoAttack"] = worst["by_kind"].get("ensemble")
+        for group, cell in ((g, c) for g in groups for c in g["attacks"] if plain_name(c) == name):
+            if cell["settings"].get("c") == summary["table_c"] if column == "CW" else _near(_eps(cell), eps):
+                found[column] = Figure(cell["error"], graph_of(group))
+                found["natural"] = Figure(cell["natural"], graph_of(group))
+                break
+    ours_in, worst = judged(summary), worst_at(summary, eps)
+    if ours_in is not None and found["natural"].error is None:
+        found["natural"] = Figure(ours_in["attacks"][0]["natural"], graph_of(ours_in))
+    if ours_in is not None and worst is not None:
+        ours = (worst["error"], worst["by_kind"].get("transfer"), worst["by_kind"].get("ensemble"))
+        found |= {column: Figure(error, graph_of(ours_in)) for column, error in zip(COLUMNS[-3:], ours, strict=True)}
     return found
+
+
+def errors_at(summary: Mapping[str, Any], eps: float) -> dict[str, float | None]:
+    """The errors of `figures_at`; None where there is no such attack."""
+    return {column: figure.error for column, figure in figures_at(summary, eps).items()}
+
+
+def graphs_of(summary: Mapping[str, Any]) -> dict[str, list[str]]:
+    """The columns that were measured in each graph, the graph in words; all ε together."""
+    found: dict[str, dict[str, None]] = {}
+    for eps in radii(summary) or [0.0]:
+        for column, figure in figures_at(summary, eps).items():
+            if figure.error is not None and figure.graph:
+                found.setdefault(figure.graph, {})[column] = None
+    return {graph: [column for column in COLUMNS if column in columns] for graph, columns in found.items()}
 
 
 def merged(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -120,7 +156,7 @@ def radii(summary: Mapping[str, Any]) -> list[float]:
 
 
 def paper_grid(summary: Mapping[str, Any]) -> Grid:
-    """The paper's table with our columns, a row for every ε."""
+    """The paper's table with our columns, a row for every ε. CW knows no ε, and has a table of its own."""
     rows = []
     for eps in radii(summary):
         found = errors_at(summary, eps)
@@ -128,9 +164,28 @@ def paper_grid(summary: Mapping[str, Any]) -> Grid:
         unit = f"{eps / summary['unit']:.3g}{mark}"
         worst = worst_at(summary, eps)
         number = NONE if worst is None else str(worst["attacks"])
-        rows.append((unit, f"{eps:.4g}", *(percent(found[column]) for column in COLUMNS), number))
-    head = ("ε, normalised", "ε, of the range", *COLUMNS, "attacks")
+        rows.append((unit, f"{eps:.4g}", *(percent(found[column]) for column in BY_EPS), number))
+    head = ("ε, normalised", "ε, of the range", *BY_EPS, "attacks")
     return Grid("Errors in percent", head, tuple(rows), left=2)
+
+
+def cw_grid(summary: Mapping[str, Any]) -> Grid:
+    """CW in the paper's form, a row for every c: how far it moves an image is not bounded, but has its price."""
+    rows = []
+    for cell in carlini_wagner(summary):
+        mark = " *" if cell["settings"]["c"] == summary["table_c"] else ""
+        figures = (percent(cell["natural"]), percent(cell["error"]))
+        moved = (f"{cell['mean_linf']:.4f}", f"{cell['mean_squared_l2']:.4f}")
+        rows.append((f"{cell['settings']['c']:g}{mark}", *figures, *moved))
+    return Grid("CW, in percent; not bounded by ε", ("c", "natural", "CW", "mean L∞", "mean L2²"), tuple(rows))
+
+
+def carlini_wagner(summary: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """CW in the paper's form, by c; of several graphs, from the one that the paper's columns are taken from."""
+    found: dict[float, Mapping[str, Any]] = {}
+    for cell in (c for group in as_in_the_paper(summary) for c in group["attacks"] if plain_name(c) == "cw-paper"):
+        found.setdefault(float(cell["settings"]["c"]), cell)
+    return [found[c] for c in sorted(found)]
 
 
 def attacks_grid(summary: Mapping[str, Any]) -> Grid:
@@ -150,10 +205,11 @@ def attacks_grid(summary: Mapping[str, Any]) -> Grid:
 
 def checks_grid(summary: Mapping[str, Any]) -> Grid:
     """Every check in a row."""
-    rows = [
-        (check["name"], "passed" if check["passed"] else "FAILED", f"{check['figure']:.3g}", check["meaning"])
-        for check in summary["checks"]
-    ]
+    rows = []
+    for check in summary["checks"]:
+        tested = check.get("tested", True)
+        verdict = ("passed" if check["passed"] else "FAILED") if tested else "not tested"
+        rows.append((check["name"], verdict, f"{check['figure']:.3g}" if tested else NONE, check["meaning"]))
     return Grid("Checks that distrust these numbers", ("check", "", "figure", "meaning"), tuple(rows), left=4)
 
 
@@ -180,15 +236,17 @@ def compared(
         eps: in pixel units; None: that of the paper's table.
     """
     rows, beside = [], dict(paper)
+    columns = COLUMNS if eps is None else BY_EPS
     for name, members in _by_model(summaries).items():
         found = [errors_at(one, one["table_eps_pixels"] if eps is None else eps) for one in members]
-        rows.append((name, str(len(found)), *(_spread([one[column] for one in found]) for column in COLUMNS)))
+        rows.append((name, str(len(found)), *(_spread([one[column] for one in found]) for column in columns)))
         run = members[0]["run"]
         head = "mlp" if run["head"] == "linear" else run["head"]  # what the paper calls MLP here is a linear layer
         theirs = beside.pop(f"{head}, {run['training'].split(',')[0]}", None) if eps is None else None
         if theirs is not None:
-            rows.append(("– the paper", "1", *(f"{theirs[c]:.2f}" if c in theirs else NONE for c in COLUMNS)))
-    return Grid("Errors in percent", ("model", "seeds", *COLUMNS), tuple(rows))
+            rows.append(("– the paper", "1", *(f"{theirs[c]:.2f}" if c in theirs else NONE for c in columns)))
+    named = ["CW, no ε" if column == "CW" else column for column in columns]
+    return Grid("Errors in percent", ("model", "seeds", *named), tuple(rows))
 
 
 def strong_radii(summaries: Sequence[Mapping[str, Any]]) -> list[float]:
@@ -204,7 +262,7 @@ def checks_compared(summaries: Sequence[Mapping[str, Any]]) -> Grid:
     for name, members in _by_model(summaries).items():
         cells = []
         for check in names:
-            found = [c for one in members for c in one["checks"] if c["name"] == check]
+            found = [c for one in members for c in one["checks"] if c["name"] == check and c.get("tested", True)]
             text = f"{statistics.fmean(c['figure'] for c in found):.3f}" if found else NONE
             cells.append(text if all(c["passed"] for c in found) else f"**{text}**")
         rows.append((name, *cells))
@@ -218,30 +276,6 @@ def _by_model(summaries: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[
         by = "" if other == "own" else f", attacked by the gradient of {other}"
         groups.setdefault(f"{summary['run']['head']}, {summary['run']['training']}{by}", []).append(summary)
     return groups
-
-
-def report(summary: Mapping[str, Any]) -> str:
-    """All of it as a page in Markdown."""
-    run = summary["run"]
-    lines = [f"# Attacks on {run['name']}", "", f"{summary['samples']:,} samples of {run['data']}; {run['about']}.", ""]
-    lines += [paper_grid(summary).markdown(), "", f"\\* the ε of the paper's table; CW has c = {summary['table_c']:g}."]
-    if judged(summary) is not None:
-        lines += [
-            "The worst case is the per-sample worst over all attacks, as far as they stay inside the ball; how many"
-        ]
-        lines += ["were made at that ε is in the last column."]
-    for title, grid in (("Checks", checks_grid(summary)), ("Every attack", attacks_grid(summary))):
-        lines += ["", f"## {title}", "", grid.markdown()]
-    if summary.get("poison"):
-        draws = summary["poison"][0]["draws"]
-        lines += ["", "## Wrong labels in the base", "", poison_grid(summary).markdown(), ""]
-        lines += [f"Images are left as they are. At random: the mean and the largest of {draws} draws."]
-    lines += ["", "## What is in the graph", ""]
-    lines += [f"- {text}" for text in dict.fromkeys(t for g in summary["groups"] for t in g["threats"])] or [
-        "No graph."
-    ]
-    lines += [f"- {note}" for note in summary["notes"]]
-    return "\n".join(lines) + "\n"
 
 
 def plain_name(cell: Mapping[str, Any]) -> str:

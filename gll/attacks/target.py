@@ -45,7 +45,7 @@ class Request:
         samples: how many test samples; 0: all.
         base, chunk: nodes of a graph; 0: the paper's.
         joint: queries share a graph, else each has its own.
-        inductive: a query is joined to a base that was solved without it.
+        inductive: a query is joined to a base that was solved without it; queries are then never joint.
         transfer: runs to transfer attacks from.
         head_at_test: a graph head in place of that of the run.
         gradient_of: whose gradient the attacks follow: own, mlp or gll.
@@ -85,9 +85,13 @@ class Request:
     def __post_init__(self) -> None:
         require_name("gradient", self.gradient_of, ("own", "mlp", "gll"))
         names_of(self.attacks)
+        if self.inductive:  # a query that is joined to a base never meets the others
+            object.__setattr__(self, "joint", False)
         bad = [e for e in self.eps if not 0 <= e < float("inf")] + [c for c in self.c if not 0 < c < float("inf")]
         if bad:
             raise ValueError(f"ε must be at least 0 and c above 0, both finite, got {bad[0]}")
+        if not self.normalised:
+            _check_size(self.eps, 1.0)
         if any(count < 1 for count in self.poison):
             raise ValueError(f"--poison takes numbers of labels, from 1 on, got {min(self.poison)}")
         if "transfer" in (name.strip() for name in self.attacks.split(",")) and not self.transfer:
@@ -113,13 +117,15 @@ class Target:
             raise RunError(f"{self.data.name} has points, not images: attacks move pixels between 0 and 1")
         if not len(self.data.test):
             raise RunError(f"{self.data.name} has no test samples to attack")
+        if request.normalised:
+            _check_size(request.eps, max(self.data.std))
         known = PROTOCOLS.get(self.data.name.lower(), OTHER)
         n = min(request.samples or len(self.data.test), len(self.data.test))
         order = torch.randperm(len(self.data.test), generator=generator(request.seed, "attacked samples"))
         index = order[:n].sort().values.to(self.data.test.device)
         self.images = self.data.test[index].float() / 255
         self.labels: Tensor = self.data.test_labels[index]
-        labelled = len(self.run.split.labelled)
+        self.labelled = labelled = len(self.run.split.labelled)
         self.protocol: Protocol = replace(
             known,
             base=min(request.base or known.base, labelled),
@@ -215,6 +221,21 @@ class Target:
             lambda: judged if isinstance(judged, GraphVictim) and judged.surrogate is not None else None,
         )  # fmt: skip
 
+    def tested(self) -> dict[str, Any] | None:
+        """The test error that the training has given, and why it is not the natural error here; None without one."""
+        result = self.run.result()
+        rows = (result or {}).get("tests") or []
+        wanted = (self.request.head_at_test or self.run.config.model.head, "transductive")
+        wanted = (wanted[0], "inductive") if self.request.inductive else wanted
+        row = next((row for row in rows if (row["head"], row["mode"]) == wanted), rows[0] if rows else None)
+        if row is None:
+            return None
+        why = "" if len(self.images) == len(self.data.test) else f", of all {len(self.data.test):,} test samples"
+        if self.has_graph:
+            why += f": there all images and {self.labelled:,} labels are in the graph"
+            why += "; here it is smaller, and the natural error another"
+        return {"error": row["error"], "how": f"{row['head']}, {row['mode']}", "why": why}
+
     def about(self) -> dict[str, Any]:
         """What all results share."""
         pixels = hashlib.sha256(self.images.cpu().numpy().tobytes() + self.labels.cpu().numpy().tobytes())
@@ -227,6 +248,16 @@ class Target:
             "head at test": self.request.head_at_test,
             "seed": self.request.seed,
         }
+
+
+def _check_size(lengths: tuple[float, ...], unit: float) -> None:
+    """An error for an ε beyond all pixels."""
+    for eps in lengths:
+        if eps * unit > 1:
+            raise ValueError(
+                f"--eps {eps:g} is more than the way from black to white, which is {1 / unit:.4g}: an ε of 8 in 255 is "
+                "0.0314 (--eps 8/255)" + ("" if unit != 1 else "; or add --eps-units normalised")
+            )
 
 
 def numbers(option: str, text: str) -> tuple[float, ...]:

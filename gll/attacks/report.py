@@ -1,0 +1,105 @@
+"""The page of an evaluation in Markdown, made from its summary: tables, and what has to be known to read them.
+
+No figure stands without the graph it was measured in, and the checks say where they have looked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gll.attacks.graphs import is_joint
+from gll.attacks.tables import (
+    Grid,
+    attacks_grid,
+    checks_grid,
+    cw_grid,
+    graphs_of,
+    judged,
+    paper_grid,
+    percent,
+    poison_grid,
+)
+from gll.words import counted
+
+
+def report(summary: Mapping[str, Any]) -> str:
+    """All of it as a page in Markdown."""
+    run = summary["run"]
+    lines = [f"# Attacks on {run['name']}", "", f"{summary['samples']:,} samples of {run['data']}; {run['about']}.", ""]
+    lines += preface(summary)
+    for grid in error_grids(summary):
+        lines += ["", grid.markdown()]
+    lines += ["", *footnotes(summary)]
+    lines += ["", "## Checks", "", *about_checks(summary), "", checks_grid(summary).markdown()]
+    lines += ["", "## Every attack", "", attacks_grid(summary).markdown()]
+    if summary.get("poison"):
+        draws = summary["poison"][0]["draws"]
+        lines += ["", "## Wrong labels in the base", "", poison_grid(summary).markdown(), ""]
+        lines += [f"Images are left as they are. At random: the mean and the largest of {draws} draws."]
+    threats = dict.fromkeys(text for group in summary["groups"] for text in group["threats"])
+    lines += ["", "## What is in the graph", "", *([f"- {text}" for text in threats] or ["No graph."])]
+    if summary["notes"]:
+        lines += ["", "## Notes", "", *(f"- {note}" for note in summary["notes"])]
+    return "\n".join(lines) + "\n"
+
+
+def error_grids(summary: Mapping[str, Any]) -> list[Grid]:
+    """Errors by ε, and by c where there is CW: those that have rows."""
+    return [grid for grid in (paper_grid(summary), cw_grid(summary)) if grid.rows]
+
+
+def preface(summary: Mapping[str, Any]) -> list[str]:
+    """What has to be known before the first table: in which graph it was measured, and how that differs from a test."""
+    lines = []
+    graphs = graphs_of(summary)
+    if len(graphs) == 1:
+        (graph,) = graphs
+        depends = "the base, and holds for this one" if _alone(graph) else "both numbers, and holds for these"
+        lines += [f"In the graph: {graph}. The error depends on {depends}."]
+    elif graphs:
+        lines += ["The columns come from different graphs, and an error depends on what is in the graph:"]
+        lines += ["", *(f"- {', '.join(columns)}: {graph}" for graph, columns in graphs.items()), ""]
+    if any(is_joint(group) for group in summary["groups"]) and not all(map(_alone, graphs)):
+        lines += ["For the error of one image by itself quote what `--queries alone` gives."]
+    test = summary.get("test")
+    if test is not None:
+        lines += [f"The run's own test error is {percent(test['error'])} % ({test['how']}){test['why']}."]
+    return lines
+
+
+def footnotes(summary: Mapping[str, Any]) -> list[str]:
+    """What the marks and columns of the first tables mean, as far as they are there."""
+    lines = []
+    marked = [name for name, grid in zip("εc", (paper_grid(summary), cw_grid(summary)), strict=True) if _marked(grid)]
+    if marked:
+        lines += [f"\\* the {' and the '.join(marked)} of the paper's table."]
+    group = judged(summary)
+    if group is not None and group["worst"]:
+        lines += [
+            "The worst case is the per-sample worst over all attacks, as far as they stay inside the ball; how many"
+        ]
+        lines += ["were made at that ε is in the last column."]
+    return lines
+
+
+def about_checks(summary: Mapping[str, Any]) -> list[str]:
+    """Where the checks have looked."""
+    at = summary.get("checks_at")
+    if at is None:
+        return []
+    graph = f", {at['graph']}" if at["graph"] else ""
+    where = f"at ε = {at['eps']:.4g} of the range, on {counted(at['samples'], 'sample')}{graph}"
+    return [
+        f"Their own attacks follow the model's own gradient, {where}.",
+        "They also look at what the attacks of the tables have found; a line says where its figure is from.",
+        "The checks' own attacks are short, and are not in the worst case.",
+    ]
+
+
+def _alone(graph: str) -> bool:
+    return graph.startswith("each query")
+
+
+def _marked(grid: Grid) -> bool:
+    return any(row[0].endswith("*") for row in grid.rows)
