@@ -29,6 +29,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from gll.attacks.class_search import ClassSearch
 from gll.equations import Laplace
 from gll.features import power_of_two_scale, unit_rows
 from gll.graph import Topology
@@ -100,6 +101,7 @@ class Star:
         base = unit_rows(base) if layer.normalize else base
         self.scale = power_of_two_scale(base)
         self.base = base / self.scale
+        self._by_class = ClassSearch(self.base, labels, each_class) if each_class else None
         m = len(base)
         self.k = min(layer.k, m)  # of a query, and in its graph of m + 1 nodes that of every node
         # Squared distances of every base node to the last two of its list of neighbours in the base. None: no such.
@@ -127,10 +129,9 @@ class Star:
             if not self.inductive:
                 theirs = self._who_choose(x)
                 pairs = (torch.cat([pairs[0], theirs[0]]), torch.cat([pairs[1], theirs[1]]))
-            for members in self._classes():
-                more = Exact().query(self.base[members], x, min(self.each_class, len(members)))
-                query = row.repeat_interleave(more.shape[1])
-                pairs = (torch.cat([pairs[0], query]), torch.cat([pairs[1], members[more.flatten()]]))
+            if self._by_class is not None:
+                theirs = self._by_class(x)
+                pairs = (torch.cat([pairs[0], theirs[0]]), torch.cat([pairs[1], theirs[1]]))
             topology, edge = Topology.from_pairs(m + q, pairs[1], pairs[0] + m)
             kth = edge[: q * k].view(q, k)[:, -1]
             sqdist = sqdist_of_pairs(self.base, topology.i, topology.j - m, other=x)
@@ -138,13 +139,6 @@ class Star:
             if self.inductive:
                 inside = torch.zeros_like(inside)
             return Choice(topology, kth, inside, inside & (sqdist >= self.before[topology.i]))
-
-    def _classes(self) -> list[Tensor]:
-        """The base nodes of every class, if a query is to meet all of them."""
-        if not self.each_class:
-            return []
-        members = [torch.nonzero(self.labels == c)[:, 0] for c in range(self.layer.num_classes)]
-        return [m for m in members if len(m)]
 
     def _who_choose(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """(query, base node) for every base node that may have the query in its list: rather too many than too few."""
