@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from dataclasses import replace
@@ -15,11 +16,11 @@ from PIL import Image
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
-from gll.attacks import checks, command, poisoned, sets, target
+from gll.attacks import checks, command, plots, poisoned, sets, target
 from gll.attacks.autoattack import AutoAttack
 from gll.attacks.carlini_wagner import CarliniWagner, CarliniWagnerPaper
 from gll.attacks.gradient import FGSM, IFGSM
-from gll.attacks.plots import Row, draw_curves, draw_distances, draw_images
+from gll.attacks.plots import Row, draw_curves, draw_distances, draw_images, draw_poison
 from gll.attacks.poison import GreedyFlips, poison
 from gll.attacks.report import preface
 from gll.attacks.square import Square
@@ -560,6 +561,66 @@ def test_panels_of_what_was_measured(tmp_path: Path) -> None:
         assert three.size[0] == pytest.approx(two.size[0] * 3 / 2, abs=2)
     assert not draw_distances(names, tmp_path / "none.png")
     assert not (tmp_path / "none.png").exists()
+
+
+@pytest.fixture
+def figures(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The figures that are drawn, in place of files."""
+    found: list[Any] = []
+    monkeypatch.setattr(plots, "_save", lambda figure, path: found.append(figure))
+    return found
+
+
+def test_curves_of_one_run_show_every_attack(tmp_path: Path, figures: list[Any]) -> None:
+    """Also of strong attacks alone, with the worst case and the error without an attack."""
+    norm = {"name": "LInf", "scale": 1.0}
+    found = made_up(0, 0.4)
+    found["groups"][0]["attacks"] = [
+        {
+            "attack": "pgd",
+            "settings": {"eps": eps, "norm": norm, "objective": objective},
+            "error": error,
+            "natural": 0.01,
+        }
+        for objective, eps, error in (("Margin", 0.1, 0.2), ("Margin", 0.2, 0.3), ("DLR", 0.1, 0.1))
+    ]
+    found["groups"][0]["worst"][0]["by_kind"] = {"multi-step": 0.2}
+    assert draw_curves({"a": found}, tmp_path / "a.png")
+    (axis,) = figures[0].axes
+    lines = {text.get_text(): line for text, line in zip(figures[0].legends[0].texts, axis.lines, strict=True)}
+    assert list(lines) == ["pgd, Margin", "pgd, DLR", "worst case", "natural"]
+    assert lines["pgd, Margin"].get_xydata().tolist() == [[0, 1], [0.1, 20], [0.2, 30]]
+    assert lines["worst case"].get_xydata().tolist() == [[0, 1], [0.1, 50]]
+    assert lines["natural"].get_ydata() == [1, 1]
+    found["groups"][0]["attacks"] = found["groups"][0]["attacks"][:1]  # one ε is enough
+    assert draw_curves({"a": found}, tmp_path / "a.png")
+
+
+def test_wrong_labels_are_drawn_in_one_panel(tmp_path: Path, figures: list[Any]) -> None:
+    random = {"mean": [0.0, 0.1], "largest": [0.0, 0.2]}
+    found = made_up(0, 0.4) | {"poison": [{"counts": [0, 5], "greedy": [0.0, 0.5], "random": random}]}
+    assert draw_poison({"a": found}, tmp_path / "a.png")
+    (axis,) = figures[0].axes
+    assert [line.get_ydata()[1] for line in axis.lines] == [50, 10, 20]
+
+
+def test_nothing_is_cut_off_in_the_grid_of_images(tmp_path: Path, figures: list[Any]) -> None:
+    clean = np.zeros((1, 8, 8), dtype=np.float32)
+    long = "pgd from a linear probe on the same encoder as before"
+    draw_images([Row(long, clean, clean + 0.15, "9", "automobile", "ε = 0.15")], tmp_path / "a.png")
+    (figure,) = figures
+    figure.canvas.draw()
+    box, inside = figure.bbox, []
+    texts = [t for axis in figure.axes for t in (*axis.texts, axis.title) if t.get_text()]
+    extents = [text.get_window_extent() for text in texts]
+    for extent in extents:
+        inside.append(box.x0 <= extent.x0 and extent.x1 <= box.x1)
+    assert all(inside)
+    assert all(a.x1 < b.x0 for a, b in itertools.pairwise(sorted(extents, key=lambda extent: extent.x0)))
+    shown = " ".join(text.get_text() for text in texts).split()
+    for word in (*long.split(), "0.15", "±0.150", "9", "automobile"):
+        assert word in shown
+    assert "grey is 0" in figure.get_supxlabel()
 
 
 def test_images_show_the_change(tmp_path: Path) -> None:

@@ -43,7 +43,8 @@ from gll.train.runs import environment
 
 PROBLEMS = (OSError, ValueError, ImportError, NonFiniteError)
 """What a user can do something about: shown as one message, without a traceback."""
-PICTURED = ("fgsm", "ifgsm", "cw-paper")  # the paper's figure; other attacks where there are none of these
+PICTURED = ("fgsm", "ifgsm", "cw-paper")  # the paper's figure; two rows each
+MOST_ROWS = 12
 
 
 def run_attack(request: Request, console: Console) -> int:
@@ -222,7 +223,7 @@ def _in_words(target: Target, training: str) -> str:
 
 
 def _pictures(target: Target, groups: Sequence[Evaluation], store: Store) -> list[Row]:
-    """Images that fooled the model: two of each of the paper's attacks at the ε of its table, or of what there is."""
+    """Images that fooled the model: two of each of the paper's attacks at the ε of its table, one of each other."""
     wanted = Normalised(target.data.std, target.protocol.table_eps).pixels
     outcomes = [o for group in groups for o in group.outcomes]
 
@@ -235,11 +236,12 @@ def _pictures(target: Target, groups: Sequence[Evaluation], store: Store) -> lis
     rows = []
     names = list(dict.fromkeys(o.cell.attack for o in outcomes))
     paper = [name for name in names if plain_name({"attack": name}) in PICTURED]
-    for name in paper or names[:3]:
+    for name in (*paper, *(name for name in names if name not in paper)):
         outcome = min((o for o in outcomes if o.cell.attack == name), key=away)
-        pictures = store.pictures(outcome.cell)
-        for index, image in list(zip(pictures.index, pictures.images, strict=True))[:2]:
+        pictures, settings = store.pictures(outcome.cell), outcome.cell.settings
+        known = [f"{sign} = {settings[key]:.4g}" for key, sign in (("eps", "ε"), ("c", "c")) if settings.get(key)]
+        for index, image in list(zip(pictures.index, pictures.images, strict=True))[: 2 if name in paper else 1]:
             clean = target.images[int(index)].float().cpu().numpy()
             before, after = (target.data.classes[int(a[index])] for a in (outcome.clean, outcome.predicted))
-            rows.append(Row(name, clean, image, before, after))
-    return rows
+            rows.append(Row(name, clean, image, before, after, ", ".join(known)))
+    return rows[:MOST_ROWS]

@@ -6,6 +6,7 @@ come from the store.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,55 +15,134 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from gll.attacks.tables import errors_at, in_earnest, plain_name, radii, worst_at
+from gll.attacks.evaluate import describe
+from gll.attacks.graphs import graph_of
+from gll.attacks.tables import carlini_wagner, errors_at, figures_at, graphs_of, radii
 from gll.files import complete_file
 
 Summaries = Mapping[str, Mapping[str, Any]]
 STYLES = ("-o", "--s", ":^", "-.v")
+BY_EPS, BY_C = "ε, of the range", "c"
+
+
+@final
+@dataclass(frozen=True)
+class Line:
+    """A line of a panel.
+
+    Args:
+        name: for the legend.
+        points: what it goes through; errors are shares.
+        place: by which it gets its colour and its style.
+        thick: for the one to look at.
+    """
+
+    name: str
+    points: Sequence[tuple[float, float]]
+    place: int
+    thick: bool = False
+
+
+@final
+@dataclass(frozen=True)
+class Panel:
+    """One pair of axes.
+
+    Args:
+        title, label: above it, and under its horizontal axis.
+        lines: what is drawn.
+        natural: the error without an attack, a line across; None: none.
+        logarithmic: whether the horizontal axis is.
+    """
+
+    title: str
+    label: str
+    lines: Sequence[Line]
+    natural: float | None = None
+    logarithmic: bool = False
 
 
 def draw_curves(summaries: Summaries, path: Path) -> bool:
-    """Error against ε (FGSM, IFGSM, the worst case) and against c (CW), a line for each run.
+    """Error against ε and against c (CW): all attacks on one run, or the columns of the paper's table of several runs.
 
     Args:
         summaries: by what to call them.
-        path: the picture to write, with a panel for each of these that was measured.
+        path: the picture to write.
 
     Returns:
         Whether there was anything to draw.
     """
-    panels: dict[str, dict[str, list[tuple[float, float]]]] = {}
-    for name, summary in summaries.items():
+    if len(summaries) == 1:
+        return _draw(_panels_of_one(*summaries.values()), path)
+    found: dict[str, list[Line]] = {}
+    for place, (name, summary) in enumerate(summaries.items()):
         at = [(eps, errors_at(summary, eps)) for eps in radii(summary)]
         for column in ("FGSM", "IFGSM", "worst case"):
-            points = [(eps, error) for eps, found in at if (error := found[column]) is not None]
-            if column == "worst case":  # of weak attacks it would only repeat the other panels
-                points = [(eps, error) for eps, error in points if in_earnest(worst_at(summary, eps))]
-            natural = errors_at(summary, 0.0)["natural"]
-            if points and natural is not None:
-                panels.setdefault(column, {})[name] = [(0.0, natural), *points]
-        if cells := _carlini_wagner(summary):
-            panels.setdefault("CW", {})[name] = [(cell["settings"]["c"], cell["error"]) for cell in cells]
-    return _draw_panels(panels, {"CW": "c"}, "ε, of the range", list(summaries), path)
+            points = [(eps, error) for eps, errors in at if (error := errors[column]) is not None]
+            if points and (natural := errors_at(summary, points[0][0])["natural"]) is not None:
+                found.setdefault(column, []).append(Line(name, [(0.0, natural), *points], place))
+        if cells := carlini_wagner(summary):
+            found.setdefault("CW", []).append(Line(name, [(c["settings"]["c"], c["error"]) for c in cells], place))
+    panels = [
+        Panel(column, BY_C if column == "CW" else BY_EPS, lines, logarithmic=column == "CW")
+        for column, lines in found.items()
+    ]
+    return _draw(panels, path)
+
+
+def _panels_of_one(summary: Mapping[str, Any]) -> list[Panel]:
+    """Every attack on one run, the worst case over them, and the error without one."""
+    panels, several = [], len(graphs_of(summary)) > 1
+    lines: dict[str, list[tuple[float, float]]] = {}
+    for group in summary["groups"]:
+        where = f" ({graph_of(group)})" if several else ""
+        for cell in group["attacks"]:
+            settings = dict(cell["settings"])
+            eps = settings.pop("eps", None)
+            if eps is not None:
+                if "alpha" in settings:  # its steps follow from ε
+                    settings.pop("steps", None)
+                name = describe(cell["attack"], settings) + where
+                lines.setdefault(name, [(0.0, cell["natural"])]).append((eps, cell["error"]))
+    at = [(eps, figures_at(summary, eps)) for eps in radii(summary)]
+    worst = [(eps, error) for eps, found in at if (error := found["worst case"].error) is not None]
+    natural = at[0][1]["natural"].error if at else None
+    drawn = [Line(name, sorted(points), place) for place, (name, points) in enumerate(lines.items())]
+    if drawn:
+        graph = next((found["worst case"].graph for _, found in at), "")
+        over = f"worst case{f' ({graph})' if several else ''}"
+        drawn += [Line(over, [(0.0, natural or 0.0), *worst], 0, thick=True)] if worst else []
+        panels.append(Panel("error against ε", BY_EPS, drawn, natural))
+    if cells := carlini_wagner(summary):
+        points = [(cell["settings"]["c"], cell["error"]) for cell in cells]
+        line = Line("cw-paper, not bounded by ε", points, len(drawn))
+        panels.append(Panel("CW: error against c", BY_C, [line], cells[0]["natural"], logarithmic=True))
+    return panels
 
 
 def draw_distances(summaries: Summaries, path: Path) -> bool:
     """Error against the mean squared distance of CW, a point for each c. Whether there was anything to draw."""
-    lines = {name: _carlini_wagner(summary) for name, summary in summaries.items()}
-    points = {name: [(c["mean_squared_l2"], c["error"]) for c in cells] for name, cells in lines.items() if cells}
-    panels = {"CW, a point for each c": points} if points else {}
-    return _draw_panels(panels, {}, "mean squared distance", list(summaries), path)
+    lines = []
+    for place, (name, summary) in enumerate(summaries.items()):
+        if cells := carlini_wagner(summary):
+            lines.append(Line(name, [(cell["mean_squared_l2"], cell["error"]) for cell in cells], place))
+    return _draw([Panel("CW, a point for each c", "mean squared distance", lines)] if lines else [], path)
 
 
 def draw_poison(summaries: Summaries, path: Path) -> bool:
-    """Error against the number of flipped labels, greedily and at random. Whether there was anything to draw."""
-    panels: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    """Error against the number of flipped labels, greedily and at random, in one pair of axes.
+
+    Of several graphs the last one is drawn. Whether there was anything to draw.
+    """
+    lines: list[Line] = []
     for name, summary in summaries.items():
-        for one in summary.get("poison", ()):  # of several graphs the last one is drawn
-            for title, errors in (("greedily", one["greedy"]), ("at random, mean", one["random"]["mean"])):
-                points = list(zip(one["counts"], errors, strict=True))
-                panels.setdefault(f"labels flipped {title}", {})[name] = points
-    return _draw_panels(panels, {}, "flipped labels of the base", list(summaries), path)
+        if summary.get("poison"):
+            one, before = summary["poison"][-1], f"{name}, " if len(summaries) > 1 else ""
+            errors = {"greedily": one["greedy"], "at random, mean": one["random"]["mean"]}
+            for how, values in (errors | {"at random, largest": one["random"]["largest"]}).items():
+                lines.append(Line(before + how, list(zip(one["counts"], values, strict=True)), len(lines)))
+    panels = [Panel("labels of the base are wrong", "flipped labels of the base", lines)] if lines else []
+    return _draw(panels, path)
 
 
 @final
@@ -74,6 +154,7 @@ class Row:
         attack: what to call the attack.
         clean, attacked: images (c, h, w) in [0, 1].
         before, after: the predicted classes, by name.
+        where: its ε or its c.
     """
 
     attack: str
@@ -81,6 +162,7 @@ class Row:
     attacked: NDArray[np.float32]
     before: str
     after: str
+    where: str = ""
 
 
 def draw_images(rows: Sequence[Row], path: Path) -> None:
@@ -93,15 +175,18 @@ def draw_images(rows: Sequence[Row], path: Path) -> None:
 
     if not rows:
         raise ValueError("no images to draw: no attack has fooled the model")
-    figure = Figure(figsize=(5.2, 1.75 * len(rows)), layout="constrained")
+    figure = Figure(figsize=(7.6, 1.8 * len(rows) + 0.4), layout="constrained")
     FigureCanvasAgg(figure)
-    for axes, row in zip(figure.subplots(len(rows), 3, squeeze=False), rows, strict=True):
+    figure.supxlabel("change: grey is 0; black and white are as far as its title says, of a range of 1", fontsize=8)
+    for axes, row in zip(figure.subplots(len(rows), 4, squeeze=False), rows, strict=True):
         change = row.attacked - row.clean
         largest = float(np.abs(change).max()) or 1.0
-        titles = (row.attack, f"largest change {largest:.3f}", f"{row.before} → {row.after}")
-        for axis, image, title in zip(
-            axes, (row.clean, 0.5 + change / (2 * largest), row.attacked), titles, strict=True
-        ):
+        about = "\n".join([*textwrap.wrap(row.attack, 24), *filter(None, [row.where])])
+        axes[0].text(0.5, 0.5, about, ha="center", va="center", fontsize=8, transform=axes[0].transAxes)
+        axes[0].set_axis_off()
+        titles = (f"original: {row.before}", f"change, ±{largest:.3f}", f"attacked: {row.after}")
+        images = (row.clean, 0.5 + change / (2 * largest), row.attacked)
+        for axis, image, title in zip(axes[1:], images, titles, strict=True):
             pixels = np.clip(image, 0, 1).transpose(1, 2, 0)
             grey = pixels.shape[2] != 3
             axis.imshow(pixels[:, :, 0] if grey else pixels, cmap="gray" if grey else None, vmin=0, vmax=1)
@@ -110,37 +195,34 @@ def draw_images(rows: Sequence[Row], path: Path) -> None:
     _save(figure, path)
 
 
-def _carlini_wagner(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    cells = (cell for group in summary["groups"] for cell in group["attacks"])
-    return sorted((c for c in cells if plain_name(c) == "cw-paper"), key=lambda cell: float(cell["settings"]["c"]))
-
-
-def _draw_panels(
-    panels: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]],
-    logarithmic: Mapping[str, str],
-    label: str,
-    names: Sequence[str],
-    path: Path,
-) -> bool:
+def _draw(panels: Sequence[Panel], path: Path) -> bool:
+    """The panels beside each other, and one legend under them."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     if not panels:
         return False
-    figure = Figure(figsize=(max(3.6 * len(panels), 5.0), 3.4 + 0.2 * len(names)), layout="constrained")
+    names = list(dict.fromkeys(line.name for panel in panels for line in panel.lines))
+    columns = 1 if max(map(len, names)) > 40 else 2
+    figure = Figure(figsize=(max(3.6 * len(panels), 5.0), 3.4 + 0.2 * -(-len(names) // columns)), layout="constrained")
     FigureCanvasAgg(figure)
     drawn: dict[str, Any] = {}
-    for axis, (title, lines) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
-        for name, points in lines.items():
-            place = names.index(name)  # a run looks the same in every panel
-            x, y = zip(*points, strict=True)
-            percent = [100 * value for value in y]
-            (drawn[name],) = axis.plot(x, percent, STYLES[place % 4], color=f"C{place % 10}", markersize=4)
-        if title in logarithmic:
+    for axis, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+        for line in panel.lines:
+            x, y = zip(*line.points, strict=True)
+            look: dict[str, Any] = {"color": f"C{line.place % 10}"}
+            if line.thick:  # under the others, one of which it often is
+                look = {"color": "black", "linewidth": 4, "alpha": 0.4, "zorder": 1}
+            (drawn[line.name],) = axis.plot(x, [100 * v for v in y], STYLES[line.place % 4], markersize=4, **look)
+        if panel.natural is not None:
+            drawn["natural"] = axis.axhline(100 * panel.natural, color="grey", linestyle="--", linewidth=1)
+        if panel.logarithmic:
             axis.set_xscale("log")
-        axis.set(title=title, xlabel=logarithmic.get(title, label), ylabel="error, %", ylim=(-3, 103))
+        elif panel.label == BY_EPS:
+            axis.set_xlim(left=0)
+        axis.set(title=panel.title, xlabel=panel.label, ylabel="error, %", ylim=(-3, 103))
         axis.grid(alpha=0.3)
-    figure.legend(drawn.values(), drawn.keys(), loc="outside lower center", fontsize=8)
+    figure.legend(drawn.values(), drawn.keys(), loc="outside lower center", fontsize=7, ncols=columns)
     _save(figure, path)
     return True
 
