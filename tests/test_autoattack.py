@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
+import warnings
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from gll.attacks.autoattack import AutoAttack
+from gll.attacks.autoattack import AutoAttack, agreeing
 from gll.attacks.gradient import PGD
 from gll.attacks.graph_victim import GraphVictim
 from gll.attacks.norms import L2, AbstractNorm, LInf
 from gll.attacks.objectives import Margin
 from gll.attacks.threat import Queries, ThreatModel
+from gll.attacks.transfer import EveryClass, Transfer
 from gll.nn.layer import GraphLearningLayer
+from gll.unreached import UnreachedWarning
 
 SMALL = {"steps": 8, "queries": 30}
 
@@ -99,6 +104,110 @@ def test_a_graph_victim_is_judged_as_a_whole(queries: Queries) -> None:
     assert result.error > float((victim(x).argmax(1) != truth).double().mean()) + 0.2
     assert result.threat == victim.threat
     assert result.images.dtype == torch.float64
+
+
+def test_parts_are_told_and_those_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    package = pytest.importorskip("pyautoattack")
+    runs: list[tuple[str, int, int]] = []
+    run = package.AutoAttack.run_standard_evaluation
+
+    def watched(self: Any, x: Tensor, y: Tensor, **options: Any) -> Any:
+        (part,) = self.attacks_to_run
+        runs.append((part, self.apgd.n_restarts, len(x)))
+        return run(self, x, y, **options)
+
+    monkeypatch.setattr(package.AutoAttack, "run_standard_evaluation", watched)
+    for classes, version, parts, left in [
+        (2, "standard", ["apgd-ce", "fab-t", "square"], {"apgd-t": "its loss needs 4 classes"}),
+        (2, "rand", ["apgd-ce"], {"apgd-dlr": "its loss needs 3 classes"}),
+        (4, "gradients", ["apgd-ce", "apgd-t", "fab-t"], None),
+    ]:
+        runs.clear()
+        model, x, y = model_and_images(classes)
+        y[0] = (y[0] + 1) % classes  # wrong already
+        result = AutoAttack(0.04, version=version, **SMALL)(model, x, y)
+        assert list(result.notes["parts"]) == parts
+        assert result.notes.get("left_out") == left
+        errors = list(result.notes["parts"].values())
+        assert 1 / 16 < errors[0] <= errors[-1] == result.error < 1
+        assert errors == sorted(errors)
+        # Each part as in the standard version, on what the parts before have left.
+        assert runs == [(part, 1, round(16 * (1 - e))) for part, e in zip(parts, [1 / 16, *errors], strict=False)]
+        json.dumps(result.notes)
+
+
+def test_images_of_double_precision() -> None:
+    pytest.importorskip("pyautoattack")
+    model, x, y = model_and_images(4)
+    narrow = AutoAttack(0.04, **SMALL)(model, x, y)
+    x = x.double() + 1e-12  # which float32 does not see
+    found = AutoAttack(0.04, **SMALL)(model.double(), x, y)
+    assert found.images.dtype == torch.float64
+    assert torch.equal(found.success, narrow.success)
+    assert 0 < found.error < 1
+    assert torch.equal(found.images[~found.success], x[~found.success])
+    assert float(found.linf.max()) <= 0.04 + 1e-15
+
+
+class Threshold(nn.Module):
+    """Class 1 where the mean pixel is above a value, by a margin that grows; another class that is never likely."""
+
+    def __init__(self, at: float) -> None:
+        super().__init__()
+        self.at = at
+
+    def forward(self, images: Tensor) -> Tensor:
+        margin = images.flatten(1).mean(1) - self.at
+        return torch.stack([-margin, margin, -4 + 0 * margin, -5 + 0 * margin], 1)
+
+
+def test_a_stand_in_does_not_say_what_a_success_is() -> None:
+    """It takes images above 0.4 for wrong, which the model does above 0.6 only: both have to be looked at."""
+    pytest.importorskip("pyautoattack")
+    level = torch.tensor([0.35, 0.45, 0.55, 0.2])
+    x, y = level[:, None, None, None].expand(4, 1, 5, 5).contiguous(), torch.zeros(4, dtype=torch.long)
+    model = Threshold(0.6)
+    for version in ("standard", "gradients"):
+        attack = Transfer(AutoAttack(0.3, version=version, **SMALL), Threshold(0.4), "a stand-in", asks=True)
+        result = attack(model, x, y)
+        assert result.success.tolist() == [True, True, True, False]
+        assert result.notes["parts"]["apgd-ce"] == 0.75
+
+
+def test_agreeing_keeps_slopes_and_order() -> None:
+    z = torch.randn(200, 5, dtype=torch.float64, requires_grad=True)
+    said = torch.randint(5, (200,))
+    changed = agreeing(z, said)
+    assert torch.equal(changed.argmax(1), said)
+    others = torch.ones_like(z, dtype=torch.bool).scatter(1, said[:, None], False)
+    assert torch.equal(changed[others], z[others])
+    weight = torch.randn_like(z)
+    assert torch.equal(torch.autograd.grad((weight * changed).sum(), z)[0], weight)
+    before, after = (-Margin()(t, said).detach() for t in (z, changed))
+    order = before.argsort()
+    assert (after[order].diff() >= 0).all()
+    far = agreeing(torch.tensor([[3e4, 0.0], [0.0, -1e30]]), torch.tensor([1, 1]))  # in float32, too
+    assert far.argmax(1).tolist() == [1, 1]
+
+
+def test_with_every_class_the_victim_has_the_last_word() -> None:
+    pytest.importorskip("pyautoattack")
+    generator = torch.Generator().manual_seed(0)
+    y = torch.arange(70) % 4
+    images = torch.rand(70, 1, 5, 5, generator=generator) * 0.3
+    images.flatten(1)[torch.arange(70), 5 * y] += 0.4
+    for queries in (Queries.ALONE, Queries.JOINT):
+        threat = ThreatModel("images", queries=queries)
+        victim = GraphVictim(nn.Flatten(), GraphLearningLayer(4, k=5), images[:50], y[:50], threat=threat).sharpened()
+        x, truth = images[50:], y[50:]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UnreachedWarning)
+            own = AutoAttack(0.2, version="gradients", **SMALL)(victim, x, truth)
+            seen = EveryClass(AutoAttack(0.2, version="gradients", **SMALL))(victim, x, truth)
+        assert torch.equal(seen.success, victim(seen.images).argmax(1) != truth)
+        assert seen.notes["parts"]["fab-t"] == seen.error
+        assert seen.error > own.error + 0.1, queries
+        assert seen.attack == "autoattack-gradients with every class"
 
 
 def test_only_images_are_taken() -> None:

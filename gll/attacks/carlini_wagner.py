@@ -47,6 +47,9 @@ SQUEEZE = 1e-6
 class CarliniWagnerPaper(AbstractAttack):
     """The paper's form: on probabilities, with c and the target held fixed; the last iterate.
 
+    Images that are wrong already are left, as by every attack here. The paper attacks them too, towards the runner-up,
+    often the true class, and may so correct them. The error here is larger than by its count, by up to the natural one.
+
     Args:
         c: how much success weighs against distance; the paper goes from 1 to 1000.
         steps: of Adam; the paper has 100 (CIFAR-10: 50).
