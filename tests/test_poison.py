@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
 
 from gll.attacks.graph_victim import GraphVictim
 from gll.attacks.norms import L2
+from gll.attacks.objectives import Margin
 from gll.attacks.poison import GreedyFlips, RandomFlips, influence, perturb_base, poison
 from gll.attacks.threat import Inference, Queries, ThreatModel
 from gll.equations import Laplace
@@ -116,6 +119,20 @@ def test_a_perturbed_base_stays_in_its_ball(norm: L2 | None) -> None:
     assert errors[1] > errors[0] + 0.1
     assert (poisoned.threat.perturbs_base, v.threat.perturbs_base) == (True, False)
     torch.testing.assert_close(v.with_base(images)(x), poisoned(x))
+
+
+def test_a_base_that_cannot_be_perturbed(as_user: None) -> None:
+    v, (x, y), (base, _) = victim(), points(9, 1), points(30, 0)
+    for changes, kind, message in [
+        ({"eps": 8}, ValueError, r"an eps of 8 in 255 is 0\.0314"),
+        ({"steps": 0}, ValueError, "steps ≥ 1, got 0"),
+        ({"norm": "L2"}, TypeError, r"LInf\(\) or L2\(\), got 'L2'"),
+        ({"objective": Margin}, TypeError, "got the class itself"),
+        ({"base_images": base + 1}, ValueError, r"pixels must be in \[0, 1\]"),
+    ]:
+        arguments: dict[str, Any] = {"base_images": base, "eps": 0.1, "images": x, "labels": y, **changes}
+        with pytest.raises(kind, match=message):
+            perturb_base(v, **arguments)
 
 
 def test_a_class_may_go() -> None:

@@ -20,8 +20,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from gll.attacks.graph_victim import GraphVictim
+from gll.attacks.inputs import check_ball, check_objective, checked_images, require_slope
 from gll.attacks.norms import AbstractNorm, LInf
-from gll.attacks.objectives import AbstractObjective, Margin, prediction, runner_up
+from gll.attacks.objectives import AbstractObjective, Margin, checked_values, prediction, runner_up
 
 
 class AbstractFlips(ABC):
@@ -243,16 +244,22 @@ def perturb_base(
     Differentiable in: nothing.
     """
     norm, objective = norm or LInf(), objective or Margin()
+    check_ball(eps, norm)
+    check_objective(objective)
+    if steps < 1:
+        raise ValueError(f"perturb_base needs steps ≥ 1, got {steps}")
     step = 2.5 * eps / steps if step_size is None else step_size
     with torch.no_grad():
         features = victim.features(images)
-    clean, moved = base_images.detach(), base_images.detach()
+    clean = checked_images(base_images)
+    moved = clean.clone()
     best, most = moved, -1
     for i in range(steps + 1):
         with torch.enable_grad():
             x = moved.requires_grad_()
             logits = victim.log_probabilities(features, victim.features(x))
-            (gradient,) = torch.autograd.grad(objective(logits, labels).sum(), x)
+            require_slope(logits, x)
+            (gradient,) = torch.autograd.grad(checked_values(objective, logits, labels).sum(), x)
         errors = int((prediction(logits, labels) != labels).sum())
         if errors > most:
             best, most = moved.detach(), errors
