@@ -191,11 +191,14 @@ def attack(
     poison: Annotated[str, typer.Option(help="Flip so many labels of the base, such as 1,2,5,10.")] = "",
     out: Annotated[Path | None, typer.Option(help="Folder for results; by default attack in that of the run.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the results in that folder.")] = False,
+    keep_images: Annotated[
+        bool, typer.Option("--keep-images", help="Keep all attacked images, not only the first few.")
+    ] = False,
     seed: Annotated[int, typer.Option(min=0, help="Of samples, base and random starts.")] = 0,
     device: DeviceOption = "auto",
     data_root: RootOption = None,
     encoder: Annotated[
-        list[str] | None, typer.Option(metavar="MODULE:NAME", help="As elsewhere; for several runs it may be repeated.")
+        list[str] | None, typer.Option(metavar="MODULE:NAME", help="A run's encoder, if it is code; may be repeated.")
     ] = None,
 ) -> None:
     """Attack a run, and say how far the error can be trusted: tables, curves and images, into a folder."""
@@ -207,7 +210,7 @@ def attack(
             run, attacks, numbers("--eps", eps), eps_units is EpsUnits.NORMALISED, numbers("--c", c), samples, base,
             chunk, queries is QueriesName.JOINT, inductive, tuple(transfer or ()), head_at_test, gradient_of, steps,
             restarts, square_queries, whole_numbers("--poison", poison), out, resume, seed, device,
-            data_root, tuple(encoder or ()),
+            data_root, tuple(encoder or ()), keep_images,
         )  # fmt: skip
     raise typer.Exit(run_attack(request, console))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,8 @@ from PIL import Image
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
-from gll.attacks import checks, command, plots, poisoned, sets, target
+from gll import attacks
+from gll.attacks import autoattack, checks, command, features, plots, poisoned, sets, target, transfer, victims
 from gll.attacks.autoattack import AutoAttack
 from gll.attacks.carlini_wagner import CarliniWagner, CarliniWagnerPaper
 from gll.attacks.gradient import FGSM, IFGSM
@@ -174,8 +176,7 @@ def test_go_on_and_add(runs: dict[str, Path], tmp_path: Path) -> None:
     assert "holds results; add --resume" in again.output
     other = attack(*first, "--attacks", "fgsm", "--resume", "--seed", "1")
     assert other.exit_code == 1
-    assert "was made with other settings" in other.output
-    assert "seed was 0, is 1" in other.output
+    assert "was made with other settings: seed was 0, is 1; other pixels (" in other.output  # words come first
     more = attack(*first, "--attacks", "ifgsm", "--resume")
     assert more.exit_code == 0
     assert "1 of them are done already" not in more.output
@@ -289,6 +290,54 @@ def test_options_without_effect_are_said(runs: dict[str, Path], tmp_path: Path) 
     assert "names the run under attack itself" in itself.output
     assert attack(runs["mlp"], "--samples", "8", *few, tmp_path / "d").exit_code == 0
     assert summary(tmp_path / "d")["notes"] == []
+
+
+def test_all_images_are_kept(runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Enough to judge them again by another tool; also where they were not kept at first."""
+    monkeypatch.setattr(command, "run_checks", lambda *args, **options: ())
+    out = tmp_path / "out"
+    first = (runs["mlp"], "--samples", "20", "--eps", "0.1", "--chunk", "8", "--attacks", "fgsm", "--out", out)
+    assert attack(*first).exit_code == 0
+    before = summary(out)["groups"]
+    result = attack(*first, "--resume", "--keep-images")
+    assert "attacked again, since its images were not kept" in result.output
+    samples = np.load(out / "images" / "samples.npz", allow_pickle=False)
+    (cell,) = cells(summary(out)).values()
+    found = np.load(out / "images" / f"{cell['key']}.npz", allow_pickle=False)
+    known = Target(Request(runs["mlp"], samples=20))
+    assert np.array_equal(samples["images"], known.data.test[torch.from_numpy(samples["index"])].float().numpy() / 255)
+    assert found["images"].shape == samples["images"].shape == (20, 1, 8, 8)
+    assert np.abs(found["images"] - samples["images"]).max() == pytest.approx(0.1, abs=1e-6)
+    predicted = known.judged(0, False)(torch.from_numpy(found["images"])).argmax(1).numpy()
+    assert predicted.tolist() == found["predicted"].tolist()
+    assert float((predicted != samples["labels"]).mean()) == cell["error"] == before[0]["attacks"][0]["error"]
+    again = attack(*first, "--resume", "--keep-images")
+    assert "attacked again" not in again.output
+
+
+@pytest.mark.parametrize("damage", ["half", "other", "pictures"])
+def test_a_damaged_cell_is_attacked_again(
+    runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str
+) -> None:
+    monkeypatch.setattr(command, "run_checks", lambda *args, **options: ())
+    out = tmp_path / "out"
+    first = (runs["mlp"], "--samples", "20", "--eps", "0.1", "--attacks", "fgsm", "--out", out)
+    assert attack(*first).exit_code == 0
+    whole = cells(summary(out))["fgsm"]
+    (file,) = (out / "cells").glob("*.json")
+    text = file.read_text()
+    if damage == "half":
+        file.write_text(text[:100])
+    elif damage == "other":
+        file.write_text(text.replace('"eps": 0.1', '"eps": 0.2'))
+    else:
+        file.with_suffix(".npz").write_bytes(b"none")
+    result = attack(*first, "--resume")
+    assert result.exit_code == 0, result.output
+    assert "is damaged, and is now" in result.output
+    assert (out / "cells" / f"{file.name}.damaged").is_file()
+    again = cells(summary(out))["fgsm"]
+    assert {k: v for k, v in again.items() if k != "seconds"} == {k: v for k, v in whole.items() if k != "seconds"}
 
 
 def test_nobody_reads_any_more(runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -429,6 +478,32 @@ def test_what_takes_the_fast_path_and_what_is_made_apart(runs: dict[str, Path]) 
     torch.testing.assert_close(fast(known.images), exact(known.images))
     (auto,) = sets.plan(["autoattack"], Target(Request(runs["mlp"], samples=24)).recipe())
     assert isinstance(auto.attack, AutoAttack)
+
+
+def test_names_and_their_python_on_the_page(runs: dict[str, Path]) -> None:
+    """Every name is in the table of docs/robustness.md, and what stands beside it makes the same attack."""
+    page = (Path(__file__).parents[1] / "docs" / "robustness.md").read_text(encoding="utf-8")
+    table = page[page.index("| name | the same in Python |") : page.index("The model under all of them")]
+    rows = dict(re.findall(r"^\| `([^`]+)` \| (.+) \|$", table, re.MULTILINE))
+    assert list(rows) == list(sets.NAMES)
+    few: dict[str, Any] = {"samples": 8, "base": 40, "eps": (0.1,), "c": (20.0,), "transfer": (runs["mlp"],)}
+    recipes = [Target(Request(runs["gll"], **few, joint=joint)).recipe() for joint in (True, False)]
+    victim = Target(Request(runs["gll"], **few)).judged(40, False)
+    known = {"eps": 0.1, "alpha": recipes[0].radii[0].alpha, "c": 20.0, "victim": victim, "source": victim}
+    for module in (attacks, transfer, autoattack, features, victims):
+        known |= {name: getattr(module, name) for name in dir(module) if not name.startswith("_")}
+    known |= {"linear_probe": lambda victim: victim}
+
+    def told(attack: Any) -> tuple[str, dict[str, Any]]:
+        return type(attack).__name__, {k: v for k, v in attack.settings().items() if k not in ("source", "norm")}
+
+    for name, text in rows.items():
+        found = [eval(code, known) for code in re.findall(r"`([A-Z][^`]*\))`", text)]
+        planned = [] if name in ("surrogate", "autoattack-rand") else [
+            told(one.attack) for recipe in recipes for one in sets.plan([name], recipe)
+        ]  # fmt: skip
+        assert all(told(attack) in planned for attack in found if planned), name
+        assert all(one in [told(attack) for attack in found] for one in planned), name
 
 
 def test_graphs_of_two_sizes_are_two_groups(

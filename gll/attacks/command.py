@@ -24,9 +24,11 @@ from gll.attacks.evaluate import Evaluation, cell_of, evaluate
 from gll.attacks.forecast import Forecast, outline
 from gll.attacks.gather import gather
 from gll.attacks.graphs import graph_in_words
+from gll.attacks.kept import keep_samples
 from gll.attacks.patient import PatientConsole
 from gll.attacks.plots import Row, draw_curves, draw_distances, draw_images, draw_poison
 from gll.attacks.poisoned import poison_base, poisonable
+from gll.attacks.repair import set_aside_damaged
 from gll.attacks.report import about_checks, error_grids, preface, report
 from gll.attacks.sets import Planned, left_out, names_of, plan
 from gll.attacks.signs import Check
@@ -97,7 +99,11 @@ def attack_run(request: Request, out: Path, reporter: Reporter) -> dict[str, Any
         raise ValueError(f"nothing to attack with: {request.attacks}")
     if request.poison:
         poisonable(target)
-    store = Store.open(out, target.about(), resume=request.resume)
+    store = Store.open(out, target.about(), resume=request.resume, images=request.keep_images)
+    for line in set_aside_damaged(store):
+        reporter.say(line)
+    if request.keep_images:
+        keep_samples(out, target.index, target.labels, target.images)
     what = f"{request.head_at_test} head at test" if request.head_at_test else f"{target.run.config.model.head} head"
     reporter.say(f"{target.about()['run']} ({what}): {len(planned)} attacks on {len(target.images):,} samples of "
                  f"{target.data.name}")  # fmt: skip
@@ -154,6 +160,8 @@ def _checks(target: Target, evaluations: Sequence[Evaluation], out: Path, report
     """Of the layer as it is used."""
     eps = _checked_eps(target)
     store = Store.open(out / "checks", target.about(), resume=True)
+    for line in set_aside_damaged(store):
+        reporter.say(line)
     model = target.judged(target.protocol.few_base, False)
     args = (model, target.images, target.labels)
     return run_checks(*args, eps=eps, evaluations=evaluations, store=store, reporter=reporter, seed=target.request.seed)

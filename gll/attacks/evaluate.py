@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from gll.attacks.balls import Ball
 from gll.attacks.base import AbstractAttack, Attacked
+from gll.attacks.kept import keep, kept
 from gll.attacks.kinds import gradient_in_words, kind_of
 from gll.attacks.store import Cell, Chunk, Kind, Pictures, Store, plain
 from gll.attacks.threat import ThreatModel
@@ -282,6 +283,10 @@ def _attack(
 ) -> Outcome:
     """One cell: what the store lacks of it is attacked."""
     chunks = store.chunks(cell)
+    keeps = store.directory if store.images else None
+    if keeps is not None and any(chunk.stop > kept(keeps, cell.key) for chunk in chunks):
+        chunks = tuple(chunk for chunk in chunks if chunk.stop <= kept(keeps, cell.key))
+        reporter.say(f"{title}: attacked again, since its images were not kept")
     done = chunks[-1].stop if chunks else 0
     if done == len(images):
         return Outcome(cell, chunks)
@@ -297,6 +302,8 @@ def _attack(
                 attacked = attack(model, images[part], labels[part], generator=drawn)
             chunks = (*chunks, _chunk(attacked, start, time.perf_counter() - begin))
             pictures = pictures.joined(_pictures(attacked, labels[part], start)).before(chunks[-1].stop, PICTURES)
+            if keeps is not None:
+                keep(keeps, cell.key, start, attacked.images, attacked.predicted)
             store.append(cell, chunks, pictures)
             if after is not None:
                 after(attack, len(images[part]), chunks[-1].seconds)

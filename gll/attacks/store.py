@@ -6,7 +6,7 @@ once; a folder made with other shared settings is refused, and the message says 
 
     OUT/about.json            what all cells share
     OUT/cells/pgd-1f0c….json  the chunks of one cell, one a line
-    OUT/cells/pgd-1f0c….npz   the first images that fooled the model
+    OUT/cells/pgd-1f0c….npz   the first images that fooled the model; `kept.py` keeps all of them
 
 A process may be killed at any moment: a chunk is then either in its file or has never been.
 """
@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from gll.files import complete_file, only_one
 
 FORMAT = "gll.attack 1"
+CHECKSUM = re.compile("[0-9a-f]{64}")
 PER_SAMPLE = ("clean", "predicted", "success", "linf", "l2")
 
 
@@ -180,19 +181,22 @@ class Store:
 
     Args:
         directory: the folder; None: nothing is written.
+        images: keep all attacked images in it (`kept.py`), not only the first few.
     """
 
     directory: Path | None = None
+    images: bool = False
     _memory: dict[str, tuple[tuple[Chunk, ...], Pictures]] = field(default_factory=dict, repr=False)
 
     @staticmethod
-    def open(directory: Path, about: Mapping[str, Any], *, resume: bool) -> Store:
+    def open(directory: Path, about: Mapping[str, Any], *, resume: bool, images: bool = False) -> Store:
         """A new folder, or one to go on with.
 
         Args:
             directory: where.
             about: what all cells share.
             resume: go on with what is there; without it, a folder that holds results is refused.
+            images: keep all attacked images.
 
         Raises:
             ResultsError: there are results and `resume` is False, or they were made with other shared settings.
@@ -220,7 +224,7 @@ class Store:
         else:
             (directory / "cells").mkdir(parents=True)
             write_json(file, {"format": FORMAT, "about": about})
-        return Store(directory)
+        return Store(directory, images)
 
     @contextmanager
     def working(self) -> Iterator[None]:
@@ -237,8 +241,7 @@ class Store:
         """Every cell there is, in the order of their names."""
         if self.directory is None:
             return []
-        found = [read_json(path)["cell"] for path in sorted((self.directory / "cells").glob("*.json"))]
-        return [Cell(c["attack"], c["settings"], Kind(c["kind"]), c["threat"], c["chunk"]) for c in found]
+        return [cell_in(path) for path in sorted((self.directory / "cells").glob("*.json"))]
 
     def chunks(self, cell: Cell) -> tuple[Chunk, ...]:
         """What is there of a cell, from sample 0 on without a gap.
@@ -299,14 +302,26 @@ class Store:
         return self.directory / "cells" / f"{cell.key}.{suffix}"
 
 
-def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """In words, which settings differ.
+def cell_in(path: Path) -> Cell:
+    """The cell that a file is about."""
+    c = read_json(path)["cell"]
+    return Cell(c["attack"], c["settings"], Kind(c["kind"]), c["threat"], c["chunk"])
 
-    >>> differences({"seed": 1, "base": 10}, {"seed": 2, "base": 10})
-    ['seed was 1, is 2']
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """In words, which settings differ; checksums come last, since they follow from others.
+
+    >>> differences({"pixels": "a" * 64, "seed": 1, "base": 10}, {"pixels": "b" * 64, "seed": 2, "base": 10})
+    ['seed was 1, is 2', 'other pixels (aaaaaaaa then, bbbbbbbb now)']
     """
-    keys = dict.fromkeys([*before, *now])
-    return [f"{k} was {before.get(k)!r}, is {now.get(k)!r}" for k in keys if before.get(k) != now.get(k)]
+    words, checksums = [], []
+    for key in dict.fromkeys([*before, *now]):
+        a, b = before.get(key), now.get(key)
+        if a != b and all(isinstance(value, str) and CHECKSUM.fullmatch(value) for value in (a, b)):
+            checksums.append(f"other {key} ({str(a)[:8]} then, {str(b)[:8]} now)")
+        elif a != b:
+            words.append(f"{key} was {a!r}, is {b!r}")
+    return words + checksums
 
 
 def plain(value: Any) -> Any:

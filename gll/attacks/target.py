@@ -56,6 +56,7 @@ class Request:
         seed: of the base, the samples and all that is random.
         device, root: as elsewhere.
         encoders: names of encoders that are code of the user's own, as runs name them: these may be imported.
+        keep_images: keep all attacked images.
     """
 
     run: Path
@@ -81,6 +82,7 @@ class Request:
     device: str = "auto"
     root: Path | None = None
     encoders: tuple[str, ...] = ()
+    keep_images: bool = False
 
     def __post_init__(self) -> None:
         require_name("gradient", self.gradient_of, ("own", "mlp", "gll"))
@@ -122,7 +124,7 @@ class Target:
         known = PROTOCOLS.get(self.data.name.lower(), OTHER)
         n = min(request.samples or len(self.data.test), len(self.data.test))
         order = torch.randperm(len(self.data.test), generator=generator(request.seed, "attacked samples"))
-        index = order[:n].sort().values.to(self.data.test.device)
+        self.index = index = order[:n].sort().values.to(self.data.test.device)
         self.images = self.data.test[index].float() / 255
         self.labels: Tensor = self.data.test_labels[index]
         self.labelled = labelled = len(self.run.split.labelled)
