@@ -137,6 +137,24 @@ def by_attack(data: str) -> str:
     return "\n".join([*lines, "", provenance(found)])
 
 
+def against(record: dict[str, Any], _: dict[int, str]) -> str:
+    """Natural error and worst case by what adversarial training was against."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for row in record["rows"]:
+        groups.setdefault(f"{row['run']['head']}, {row['run']['training'].rpartition('against ')[2]}", []).append(row)
+    radii = sorted({worst["eps"] for row in record["rows"] for g in row["groups"] for worst in g["worst"]})
+    head = ["head, training against", "seeds", "natural", *(f"worst case, ε = {eps:g}" for eps in radii)]
+    lines = [f"| {' | '.join(head)} |", "|---|" + "---:|" * (len(head) - 1)]
+    for name, rows in groups.items():
+        cells = [shown(100 * row["groups"][0]["natural"] for row in rows)]
+        for eps in radii:
+            worst = [max(w["error"] for g in row["groups"] for w in g["worst"] if w["eps"] == eps) for row in rows]
+            cells.append(shown(100 * error for error in worst))
+        lines.append(f"| {name} | {len(rows)} | {' | '.join(cells)} |")
+    commits = ", ".join(sorted({row["environment"]["commit"] for row in record["rows"]}))
+    return "\n".join([*lines, "", f"<small>commits {commits}, CPU, {record['rows'][0]['samples']:,} samples</small>"])
+
+
 def draw(data: str, path: Path) -> None:
     """Error at twice the trained ε by what the attacker sees, a mark for every seed."""
     import matplotlib.pyplot as plt

@@ -22,6 +22,7 @@ RESULTS = ROOT / "benchmarks" / "results"
 PAGES = (
     ROOT / "README.md",
     ROOT / "docs" / "active-learning.md",
+    ROOT / "docs" / "adversarial-training.md",
     ROOT / "docs" / "few-labels.md",
     ROOT / "docs" / "how-to-choose.md",
     ROOT / "docs" / "large-graphs.md",
@@ -299,7 +300,7 @@ def robustness(record: dict[str, Any], _: dict[int, str]) -> str:
 def tables() -> dict[str, str]:
     """Every table by its name."""
     sys.path.insert(0, str(RESULTS.parent))
-    from _attacked import by_attack, paper_protocol
+    from _attacked import against, by_attack, paper_protocol
     from layer import AUTHORS_MS
 
     from gll.train import keys
@@ -326,6 +327,7 @@ def tables() -> dict[str, str]:
         "robustness-mnist": (robustness, {}),
         "robustness-fashionmnist": (robustness, {}),
         "robustness-cifar10": (robustness, {}),
+        "robustness-digits-against": (against, {}),
         "augment-cpu": (augmentation, {}),
         "augment-cuda": (augmentation, {}),
     }
