@@ -11,6 +11,7 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from gll.attacks import FGSM, IFGSM, PGD, AbstractAttack, AbstractNorm, CarliniWagner, CarliniWagnerPaper, LInf, Square
+from gll.attacks.autoattack import AutoAttack
 from gll.attacks.evaluate import evaluate
 from gll.attacks.forecast import Forecast, outline, passes_of
 from gll.attacks.transfer import Transfer
@@ -53,6 +54,51 @@ def test_passes_are_those_that_are_made(attack: AbstractAttack) -> None:
     # Beside them: predictions before and after, and looks at the last iterates.
     assert 0 <= model.passes - expected <= 9
     assert passes_of(Transfer(attack, model)) == passes_of(attack)
+
+
+@pytest.mark.parametrize("attack", [PGD(0.01, 7, restarts=2), CarliniWagner(2, 9), FGSM(0.01)], ids=lambda a: a.name)
+def test_the_judge_of_a_stand_in_is_counted(attack: AbstractAttack) -> None:
+    model, source = Counting(), Counting()
+    asked = Transfer(attack, source, asks=True)
+    asked(model, *blobs(12))
+    expected = passes_of(asked)
+    assert expected is not None
+    if isinstance(attack, CarliniWagner):
+        expected -= (3 + 1) * 9  # as above
+    assert 0 <= model.passes + source.passes - expected <= 9
+
+
+@pytest.mark.parametrize("version", ["standard", "rand", "gradients"])
+def test_passes_of_autoattack(version: str) -> None:
+    """By how much they grow with its steps and queries; beside them are some for the start of each part."""
+    pytest.importorskip("pyautoattack")
+
+    class Images(nn.Module):
+        """Ten classes, each a pixel; nothing so near fools it. Counts predictions, and twice what goes back."""
+
+        passes = 0
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.passes += 1
+            logits = 5 * x.flatten(1)[:, :10]
+            if logits.requires_grad:
+                logits.register_hook(self.count)
+            return logits
+
+        def count(self, gradient: Tensor) -> Tensor:
+            self.passes += 2
+            return gradient
+
+    x = torch.rand(4, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    found = []
+    for steps, queries in ((6, 20), (9, 50)):
+        attack, model = AutoAttack(1e-6, version=version, steps=steps, queries=queries), Images()
+        attack(model, x, model(x).argmax(1))
+        found.append((model.passes, passes_of(attack)))
+    (a, expected_a), (b, expected_b) = found
+    assert expected_a is not None
+    assert expected_b is not None
+    assert b - a == pytest.approx(expected_b - expected_a, rel=0.02)
 
 
 @dataclass(frozen=True)

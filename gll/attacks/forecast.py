@@ -9,24 +9,29 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
-from gll.attacks.autoattack import VERSIONS, AutoAttack
+from gll.attacks.autoattack import TARGETS, VERSIONS, AutoAttack
 from gll.attacks.base import AbstractAttack
 from gll.attacks.carlini_wagner import CarliniWagner, CarliniWagnerPaper
 from gll.attacks.evaluate import describe
 from gll.attacks.features import FeatureAttack
 from gll.attacks.gradient import FGSM, IFGSM, PGD
 from gll.attacks.square import Square
-from gll.attacks.transfer import AbstractMadeElsewhere
+from gll.attacks.transfer import AbstractMadeElsewhere, AbstractView, Transfer
 from gll.train.progress import Reporter, clock
 
 GRADIENT = 3  # passes that a gradient takes
+RANDOM_DRAWS = 20  # gradients that AutoAttack averages for a model that answers at random
+KEEP_THE_BEST = (PGD, CarliniWagner)  # these look at every iterate
 EVERY = 60.0  # seconds of attacks between two forecasts
 
 
 def _autoattack(s: Mapping[str, Any]) -> float:
-    gradients = {"apgd-ce": 1, "apgd-dlr": 1, "apgd-t": 9, "fab-t": 9}  # for each of its steps
-    count = sum(gradients.get(part, 0) for part in VERSIONS[s["version"]])
-    return float(GRADIENT * count * s["steps"] + s["queries"] * ("square" in VERSIONS[s["version"]]))
+    targets, draws = TARGETS, RANDOM_DRAWS if s["version"] == "rand" else 1
+    # For each step; FAB asks for a prediction beside every gradient.
+    passes = {"apgd-ce": draws * GRADIENT, "apgd-dlr": draws * GRADIENT, "apgd-t": targets * GRADIENT}
+    passes["fab-t"] = targets * (GRADIENT + 1)
+    parts = VERSIONS[s["version"]]
+    return float(sum(passes.get(part, 0) for part in parts) * s["steps"] + s["queries"] * ("square" in parts))
 
 
 PASSES: dict[type[AbstractAttack], Callable[[Mapping[str, Any]], float]] = {
@@ -35,7 +40,7 @@ PASSES: dict[type[AbstractAttack], Callable[[Mapping[str, Any]], float]] = {
     PGD: lambda s: GRADIENT * s["steps"] * s["restarts"] * max(1, s["targets"]),
     CarliniWagnerPaper: lambda s: GRADIENT * s["steps"],
     CarliniWagner: lambda s: GRADIENT * s["steps"] * (s["binary_steps"] + s["refine"] + 1),
-    FeatureAttack: lambda s: GRADIENT * s["steps"] * s["targets"],
+    FeatureAttack: lambda s: (GRADIENT + 1) * s["steps"] * s["targets"],  # every iterate is looked at
     Square: lambda s: s["queries"],
     AutoAttack: _autoattack,
 }
@@ -46,9 +51,16 @@ def passes_of(attack: AbstractAttack) -> float | None:
 
     >>> passes_of(PGD(0.1, steps=10, restarts=2)), passes_of(Square(0.1, queries=50))
     (60.0, 50.0)
+    >>> from gll.attacks.transfer import EveryClass
+    >>> passes_of(EveryClass(PGD(0.1, steps=10)))
+    40.0
     """
     if isinstance(attack, AbstractMadeElsewhere):
-        return passes_of(attack.attack)
+        inner = passes_of(attack.attack)
+        judged = isinstance(attack, AbstractView) or (isinstance(attack, Transfer) and attack.asks)
+        if inner is None or not judged or not isinstance(attack.attack, KEEP_THE_BEST):
+            return inner
+        return inner + inner / GRADIENT  # the model under attack judges every iterate of its stand-in
     count = PASSES.get(type(attack))
     return None if count is None else float(count(attack.settings()))
 
