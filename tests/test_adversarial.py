@@ -18,7 +18,7 @@ from gll.data.random import derived_seed
 from gll.nn.heads import GLLHead, create_head
 from gll.train.adversarial import Adversary, box, radius
 from gll.train.against import EveryClass, LargestMargin, OwnLoss, Probe, logits_of_every_class
-from gll.train.config import from_toml
+from gll.train.config import from_toml, to_toml
 from gll.train.distributed import Nodes, Ranks
 from gll.train.finite import NonFiniteError
 from gll.train.loop import Training, new_run, train
@@ -105,7 +105,7 @@ def test_the_attack_is_what_one_writes_by_hand(tmp_path: Path, head: str) -> Non
     ("eps", "options"),
     [
         (0.3, ["adversarial.steps=2"]),
-        (0.02, ["adversarial.units=normalised", "adversarial.step=1", "train.autocast=true"]),
+        (0.02, ["adversarial.units=normalised", "adversarial.step=0.04", "train.autocast=true"]),
         (1.0, ["adversarial.random_start=false", "adversarial.unlabelled=true", "train.channels_last=true"]),
     ],
 )
@@ -341,6 +341,21 @@ def test_points_have_no_box(tmp_path: Path) -> None:
     assert 1.5 < float(moved.max()) <= 2 + 1e-6
 
 
+def test_fractions(tmp_path: Path) -> None:
+    """ε of 8 in 255, on the command line and in a file; what is written is read as the same number."""
+    config = tiny(tmp_path, "adversarial.eps=8/255", "adversarial.step=2.5/255")
+    assert (config.adversarial.eps, config.adversarial.step) == (8 / 255, 2.5 / 255)
+    assert from_toml(to_toml(config)) == config
+    assert from_toml('name = "a"\n[adversarial]\neps = "8/255"').adversarial.eps == 8 / 255
+    assert str(tiny(tmp_path, "out=1/2").out) == "1/2"  # a text stays one
+
+
+@pytest.mark.parametrize("eps", [0.0, 0.1])
+def test_the_error_of_an_epoch_says_whether_it_is_under_attack(tmp_path: Path, eps: float) -> None:
+    training = Training(new_run(tiny(tmp_path, f"adversarial.eps={eps}")), Ranks(), Reporter())
+    assert ("error under attack" in training.figures()) == (eps > 0)
+
+
 def test_units() -> None:
     from gll.data.datasets import load
 
@@ -360,6 +375,11 @@ def test_units() -> None:
         (["adversarial.eps=8", "adversarial.units=normalised"], "more than the way from black to white"),
         (["adversarial.eps=0.1", "adversarial.steps=0"], "adversarial.steps must be at least 1"),
         (["adversarial.eps=0.1", "adversarial.step=-1"], "adversarial.step must be at least 0"),
+        (
+            ["adversarial.eps=0.15", "adversarial.step=5"],
+            "adversarial.step must be at most 2 eps = 0.3, the way across",
+        ),
+        (["adversarial.eps=8/0"], "adversarial.eps must be a number, got '8/0'"),
         (["adversarial.units=pixel"], "must be one of pixels, normalised, got 'pixel'; did you mean 'pixels'"),
         (["adversarial.against=own loss"], "must be one of own, margin, every-class, probe"),
         (["adversarial.alpha=0.1"], "unknown key 'adversarial.alpha'"),

@@ -283,7 +283,8 @@ class Training:
         """Loss, error and throughput of the epoch so far, to read."""
         s = self.sums
         count, seconds = max(s["labelled"], 1), max(s["seconds"], 1e-9)
-        return f"loss {s['loss'] / count:.4f}, error {s['wrong'] / count:.2%}, {s['images'] / seconds:,.0f} images/s"
+        error = "error under attack" if self.adversary.is_active else "error"
+        return f"loss {s['loss'] / count:.4f}, {error} {s['wrong'] / count:.2%}, {s['images'] / seconds:,.0f} images/s"
 
     def log_epoch(self, lr: float) -> None:
         s = self.ranks.total(**self.sums)

@@ -10,6 +10,7 @@ import dataclasses
 import difflib
 import functools
 import math
+import re
 import tomllib
 import types
 import typing
@@ -17,6 +18,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 Scalar = bool | int | float | str
+FRACTION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*/\s*(0*[1-9]\d*)\s*")  # such as 8/255
 WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
 
 
@@ -131,7 +133,7 @@ def _unknown(root: type, full: str, key: str, known: Iterable[str]) -> str:
 
 
 def _convert(key: str, value: object, kind: Any) -> object:
-    """The value as the field's type, or an error. Whole numbers pass for floating point ones; nothing else is bent."""
+    """The value as the field's type, or an error. Whole numbers and fractions pass for floating point ones."""
     origin = typing.get_origin(kind)
     if origin is tuple:
         inner = typing.get_args(kind)[0]
@@ -145,6 +147,8 @@ def _convert(key: str, value: object, kind: Any) -> object:
     kinds = typing.get_args(kind) if origin in (typing.Union, types.UnionType) else (kind,)
     if float in kinds and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
+    if float in kinds and str not in kinds and isinstance(value, str) and (parts := FRACTION.fullmatch(value)):
+        value = float(parts[1]) / float(parts[2])
     # type() and not isinstance(): True is an int in Python.
     if type(value) not in kinds:
         raise ConfigError(f"{key} must be {' or '.join(WORDS[k] for k in kinds)}, got {value!r}")
@@ -194,7 +198,8 @@ def _parse(key: str, raw: str, kind: Any) -> object:
         value = raw
     if kind is str and not isinstance(value, str):
         return raw  # name=2024 is a text that looks like a number
-    if value is raw and not texts:
+    fraction = float in (typing.get_args(kind) or (kind,)) and FRACTION.fullmatch(raw) is not None
+    if value is raw and not texts and not fraction:
         words = " or ".join(WORDS[k] for k in (typing.get_args(kind) or (kind,)) if k in WORDS)
         raise ConfigError(f"{key} must be {words or 'a list'}, got {raw!r}")
     return value
