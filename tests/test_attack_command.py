@@ -257,6 +257,7 @@ def test_another_head_at_test(runs: dict[str, Path], tmp_path: Path) -> None:
         assert f"the gradient is {whose}, in float32." in page
         assert f"gradient: {'the model' + chr(39) + 's own' if whose == 'own' else whose}" in page
         assert "trained with a mlp head; classified by a gll head at test; training natural;" in page
+        assert "of all 100 test samples: by the head it was trained with, here gll classifies." in page
         assert "Their own attacks follow the model's own gradient, at ε = 0.2 of the range" in page
         assert "*" not in page  # no mark without a row that has it
     assert errors["own"] == errors["gll"]
@@ -634,6 +635,10 @@ def test_panels_of_what_was_measured(tmp_path: Path) -> None:
     assert draw_curves(names, tmp_path / "two.png")
     with Image.open(tmp_path / "three.png") as three, Image.open(tmp_path / "two.png") as two:
         assert three.size[0] == pytest.approx(two.size[0] * 3 / 2, abs=2)
+    found["groups"][0]["worst"][0]["by_kind"] = {"single step": 0.4}
+    assert draw_curves(names, tmp_path / "one.png")  # the worst case of FGSM alone is FGSM
+    with Image.open(tmp_path / "one.png") as one, Image.open(tmp_path / "two.png") as two:
+        assert one.size[0] < 0.8 * two.size[0]
     assert not draw_distances(names, tmp_path / "none.png")
     assert not (tmp_path / "none.png").exists()
 

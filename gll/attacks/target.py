@@ -233,8 +233,11 @@ class Target:
         if row is None:
             return None
         why = "" if len(self.images) == len(self.data.test) else f", of all {len(self.data.test):,} test samples"
-        if self.has_graph:
-            why += f": there all images and {self.labelled:,} labels are in the graph"
+        if row["head"] != wanted[0]:
+            why += f": by the head it was trained with, here {wanted[0]} classifies"
+        elif self.has_graph:
+            images = "all images" if row["mode"] == "transductive" else "all training images"
+            why += f": there {images} and {self.labelled:,} labels are in the graph"
             why += "; here it is smaller, and the natural error another"
         return {"error": row["error"], "how": f"{row['head']}, {row['mode']}", "why": why}
 
