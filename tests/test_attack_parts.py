@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from gll.attacks import DLR, FGSM, L2, CrossEntropy, LInf, Margin, Normalised, Towards
+from gll.attacks import DLR, FGSM, L2, CrossEntropy, LInf, Margin, Normalised, Towards, sets
 from gll.data.sources import SOURCES
 
 # Norms
@@ -142,3 +142,16 @@ def test_normalised_units_are_those_of_the_data():
         Normalised("imagenet", 0.1)
     with pytest.raises(ValueError, match="must be > 0"):
         Normalised((0.5, 0.0), 0.1)
+
+
+def test_what_needs_a_graph_is_left_out_of_a_list_and_refused_alone() -> None:
+    """A list may be meant for several heads (experiments/worst-case); one name is meant."""
+    radius = sets.Radius(0.1, LInf(), 0.01)
+    plain = sets.Recipe((radius,), (radius,), (1.0,), sets.OTHER, 2, 1, 5, 3, False, False, dict, nn.Identity)
+    names = "pgd,fixed,every-class,features,surrogate"
+    assert set(sets.left_out(names, plain, autoattack=True)) == set(sets.NEED_GRAPH)
+    assert sets.left_out("features", plain, autoattack=True) == {}
+    with pytest.raises(ValueError, match="'features' needs a graph head"):
+        sets.plan(["features"], plain)
+    assert sets.left_out("pgd,autoattack", plain, autoattack=False) == {}, "meant, and not there: an error"
+    assert set(sets.left_out("strong", plain, autoattack=False)) == {*sets.NEED_GRAPH, "autoattack", "transfer"}

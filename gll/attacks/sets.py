@@ -270,6 +270,7 @@ STRONG = (
     "probe", "transfer", "autoattack", "cw",
 )  # fmt: skip
 SETS = {"paper": PAPER, "strong": STRONG}
+NEED_GRAPH = ("fixed", "every-class", "features", "surrogate")
 
 
 def names_of(text: str) -> tuple[str, ...]:
@@ -289,15 +290,19 @@ def names_of(text: str) -> tuple[str, ...]:
 
 
 def left_out(text: str, recipe: Recipe, *, autoattack: bool) -> dict[str, str]:
-    """Which attacks of a set do not apply here, and why. One that was asked for by its own name is not among them."""
+    """Which attacks of a set do not apply here, and why.
+
+    One that was asked for by its own name is not among them; but in a list of names, which may be meant for several
+    heads, one that needs a graph is.
+    """
     asked = {name.strip() for name in text.split(",")}
     why: dict[str, str] = {}
     if not recipe.graph:
-        why |= dict.fromkeys(("fixed", "every-class", "features"), "the model has no graph")
+        why |= dict.fromkeys(NEED_GRAPH, "the model has no graph")
     elif not recipe.plain:
         unusual = ("every-class",) if recipe.joint else ("every-class", "fixed")
         why |= dict.fromkeys(unusual, "the graph is solved in an unusual way, which has no other view")
-    if recipe.surrogate() is None:
+    if recipe.graph and recipe.surrogate() is None:
         why["surrogate"] = "the head was trained by its own gradient"
     if "transfer" in names_of(text) and not recipe.sources():
         why["transfer"] = "there is no other run to transfer from (--transfer RUN)"
@@ -305,7 +310,9 @@ def left_out(text: str, recipe: Recipe, *, autoattack: bool) -> dict[str, str]:
         why["pgd-dlr"] = "it needs three classes"
     if not autoattack:
         why["autoattack"] = "it is not installed (pip install gll[attacks])"
-    return {name: reason for name, reason in why.items() if name in names_of(text) and name not in asked}
+    excused = set(NEED_GRAPH) if len(asked) > 1 else set()
+    names = [name for name in names_of(text) if name not in asked or name in excused]
+    return {name: why[name] for name in names if name in why}
 
 
 def plan(names: Iterable[str], recipe: Recipe) -> list[Planned]:
