@@ -13,6 +13,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from gll.reproduce.experiment import load_experiment
+from gll.reproduce.tables import Shown
+
 EXPERIMENTS = Path(__file__).resolve().parent.parent / "experiments"
 HEADS = ("GLL", "WNLL", "linear", "MLP")
 COLUMNS = ("natural", "FGSM", "IFGSM", "CW")
@@ -20,7 +23,7 @@ OURS = ("AutoAttack", "worst case")
 VIEW = " with every class"
 # What an attack may see of a model, from little to all; rows of the table.
 ATTACKS: dict[str, Callable[[str], bool]] = {
-    "its own gradient: PGD on four objectives, 40 steps, twice": lambda name: name == "pgd",
+    "its own gradient: the strongest of PGD on four objectives": lambda name: name == "pgd",
     "PGD with neighbours held fixed": lambda name: name == "pgd with fixed neighbours",
     "no gradient: Square, 1,000 queries": lambda name: name.startswith("square"),
     "AutoAttack, standard": lambda name: name == "autoattack",
@@ -32,10 +35,9 @@ ATTACKS: dict[str, Callable[[str], bool]] = {
 
 
 def records(name: str) -> list[dict[str, Any]]:
-    """All records of an experiment; none if it was not run."""
-    file = EXPERIMENTS / name / "results.json"
-    found = json.loads(file.read_text())["records"] if file.exists() else []
-    return list(found.values() if isinstance(found, dict) else found)
+    """The records of an experiment as it is asked for now, at every scale."""
+    experiment = load_experiment(EXPERIMENTS / name)
+    return [record for scale in experiment.scales for _, record in Shown(experiment, scale).found]
 
 
 def shown(values: Iterable[float], digits: int = 1) -> str:

@@ -43,7 +43,7 @@ class RESULT(enum.Enum):
     )
     INCOMPATIBLE_SOURCE = (
         "The source does not sum to zero on every connected component, so the Poisson equation has no solution. Use a "
-        "larger k so that the graph is connected, balance the labels of each component, or give Poisson a small tau."
+        "larger k so that the graph is connected, balance the labels of each component, or give Poisson a tau."
     )
     NONFINITE_INPUT = "The weights, labels, source or parameters contain NaN or infinite values; look upstream."
     NONFINITE_OUTPUT = (

@@ -529,7 +529,9 @@ def made_up(seed: int, error: float) -> dict[str, Any]:
     far = {"attack": "fgsm", "settings": {"eps": 0.2, "norm": norm}, "error": 0.9, "natural": 0.01}
     cw = {"attack": "cw-paper", "settings": {"c": 20, "eps": None, "norm": "L2"}, "error": 0.3, "natural": 0.01}
     other = {"attack": "cw-paper", "settings": {"c": 50, "eps": None, "norm": "L2"}, "error": 0.7, "natural": 0.01}
-    by_kind = {"single step": error, "transfer": 0.2, "ensemble": 0.25}
+    auto = {"attack": "autoattack apart", "settings": {"eps": 0.1, "norm": norm}, "error": 0.25, "natural": 0.01}
+    seeing = auto | {"attack": "autoattack-gradients with every class", "error": 0.45}  # of another view: not it
+    by_kind = {"single step": error, "transfer": 0.2, "ensemble": 0.45}
     worst = [{"norm": "LInf", "eps": 0.1, "error": error + 0.1, "attacks": 3, "by_kind": by_kind}]
     return {
         "run": {"head": "gll", "training": "natural", "seed": seed},
@@ -537,7 +539,7 @@ def made_up(seed: int, error: float) -> dict[str, Any]:
         "table_c": 20,
         "unit": 0.5,
         "gradient_of": "own",
-        "groups": [{"attacks": [fgsm, far, cw, other], "worst": worst}],
+        "groups": [{"attacks": [fgsm, far, cw, other, seeing, auto], "worst": worst}],
     }
 
 
@@ -573,16 +575,16 @@ def test_columns_of_several_graphs_keep_to_one_rule() -> None:
         found = made_up(0, 0.1) | {"groups": groups}
         assert errors_at(found, 0.1) == {
             "natural": 0.005, "FGSM": 0.03, "IFGSM": None, "CW": 0.3, "worst case": 0.2 + 0.1, "transfer": 0.2,
-            "AutoAttack": None,
+            "AutoAttack": 0.25,
         }  # fmt: skip
         assert graphs_of(found) == {
             "10,000 queries jointly beside a base of 10,000": ["natural", "FGSM"],
-            "1,000 queries jointly beside a base of 1,000": ["CW", "worst case", "transfer"],
+            "1,000 queries jointly beside a base of 1,000": ["CW", "worst case", "transfer", "AutoAttack"],
         }
         text = "\n".join(preface(found))
         assert "The columns come from different graphs" in text
         assert "- natural, FGSM: 10,000 queries jointly beside a base of 10,000" in text
-        assert "- CW, worst case, transfer: 1,000 queries jointly beside a base of 1,000" in text
+        assert "- CW, worst case, transfer, AutoAttack: 1,000 queries jointly beside a base of 1,000" in text
         assert [row[0] for row in cw_grid(found).rows] == ["20 *", "50"]
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import gll
 from gll import GraphLearningLayer
@@ -57,8 +58,50 @@ def test_a_wrong_attempt_leaves_no_trace_in_training(
         torch.testing.assert_close(found[name], p, rtol=0, atol=0, msg=name)
 
 
+def test_an_error_of_the_second_try_is_told_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not as logits that are not finite, which those of the attempt were."""
+
+    def attempt(self: GLLHead, x: Tensor, base: Tensor, labels: Tensor) -> tuple[Tensor, Callable[[], bool]]:
+        return x[:, :10] * torch.nan, lambda: False
+
+    def forward(*_: object) -> Tensor:
+        raise RuntimeError("no memory left")
+
+    monkeypatch.setattr(GLLHead, "attempt", attempt)
+    monkeypatch.setattr(GLLHead, "forward", forward)
+    with pytest.raises(RuntimeError, match="no memory left"):
+        train(new_run(tiny(tmp_path)))
+
+
+def test_a_layer_that_was_changed_is_asked_as_it_is() -> None:
+    class Doubled(GraphLearningLayer):
+        def forward(self, *nodes: Tensor) -> Tensor:  # type: ignore[override]
+            return 2 * super().forward(*nodes)
+
+    x, y = data(torch.device("cpu"))
+    nodes = x[30:], x[:30], y[:30]
+    head = GLLHead(Doubled(4, k=8), lambda: Doubled(4, k=8))
+    torch.testing.assert_close(head.attempt(*nodes)[0], head(*nodes), rtol=0, atol=0)
+    head = GLLHead(GraphLearningLayer(4, k=8), lambda: GraphLearningLayer(4, k=8))
+    seen = list[Tensor]()
+    head.layer.register_forward_hook(lambda module, args, out: seen.append(out))
+    head.attempt(*nodes)
+    assert len(seen) == 1
+
+
 def test_compiled_encoders_get_no_attempts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch, "compile", lambda module: module)
+    class OptimizedModule(nn.Module):  # as torch.compile wraps what it is given
+        def __init__(self, module: nn.Module) -> None:
+            super().__init__()
+            self._orig_mod = module
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self._orig_mod(x)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what PyTorch says to itself when it imports its compiler
+        assert type(torch.compile(nn.Linear(1, 1))).__name__ == OptimizedModule.__name__
+    monkeypatch.setattr(torch, "compile", OptimizedModule)
     monkeypatch.setattr(GLLHead, "attempt", lambda *_: pytest.fail("a second backward pass is not possible"))
     parameters_after(tmp_path, "train.compile=true")
 

@@ -146,6 +146,7 @@ class _FusedLaplace(torch.autograd.Function):
         setting: Setting,
         call: Call,
         recording: Recording | None,
+        launched: list[int],
     ) -> tuple[Tensor, Tensor]:
         inputs = (features, base, labels)
         if recording is None:
@@ -154,6 +155,7 @@ class _FusedLaplace(torch.autograd.Function):
         else:
             logits, verdict, *_ = recording.run(inputs)
             kept, ctx.launch = [], recording.launches
+            launched.append(ctx.launch)
         assert logits is not None
         assert verdict is not None
         if recording is not None:  # the next launch overwrites its results; the verdict is read before
@@ -172,14 +174,14 @@ class _FusedLaplace(torch.autograd.Function):
             inputs = [t for t, w in zip(nodes, wanted, strict=True) if w]
             logits = ctx.call.general(*nodes, labels)
             grads = iter(torch.autograd.grad(logits, inputs, cotangents[0], create_graph=True, materialize_grads=True))
-            return *(next(grads) if w else None for w in wanted), None, None, None, None
+            return *(next(grads) if w else None for w in wanted), None, None, None, None, None
         if ctx.recording is None:
             x_bar = _backward([None, None, *kept], cotangents[0], ctx.setting)
         elif ctx.recording.launches == ctx.launch:
             x_bar = ctx.recording.run_back(cotangents[0]).clone()
         else:  # another batch came between: what this one had left is gone
             x_bar = _backward(_forward(features, base, labels, ctx.setting), cotangents[0], ctx.setting)
-        return x_bar[m:].to(features.dtype), x_bar[:m].to(base.dtype), None, None, None, None
+        return x_bar[m:].to(features.dtype), x_bar[:m].to(base.dtype), None, None, None, None, None
 
 
 @dataclass(frozen=True)
@@ -223,12 +225,12 @@ def fused_logits(
     Differentiable in: `features`, `base`, to any order.
     """
     recording = call.recording(features, base, labels, setting)
-    logits, verdict = _FusedLaplace.apply(features, base, labels, setting, call, recording)
-    launch = 0 if recording is None else recording.launches
+    launched: list[int] = []
+    logits, verdict = _FusedLaplace.apply(features, base, labels, setting, call, recording, launched)
 
     def sound() -> bool:
         """Waits for the verdict. False also where a later batch has overwritten it."""
-        figures = verdict.tolist() if recording is None else recording.verdict(launch)
+        figures = verdict.tolist() if recording is None else recording.verdict(launched[0])
         # From here on a GPU may have nothing to do until the caller gives it something: be brief.
         return figures is not None and _sound(figures, features.shape[1], labels, setting)
 

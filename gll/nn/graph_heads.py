@@ -54,6 +54,9 @@ class GLLHead(AbstractHead):
     def attempt(
         self, features: Tensor, base_features: Tensor | None = None, base_labels: Tensor | None = None
     ) -> tuple[Tensor, Callable[[], bool] | None]:
+        changed = type(self.layer).forward is not GraphLearningLayer.forward
+        if changed or self.layer._forward_hooks or self.layer._forward_pre_hooks:  # which an attempt would pass by
+            return self(features, base_features, base_labels), None
         return self.layer.attempt(*self._projected(features, base_features), base_labels)
 
     def _projected(self, features: Tensor, base_features: Tensor | None) -> tuple[Tensor, Tensor | None]:

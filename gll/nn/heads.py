@@ -141,8 +141,8 @@ def _gll(
 ) -> GLLHead:
     more = {} if p is None else {"p": float(p)}
     trained = from_name("equation", EQUATIONS, equation, {"tau": tau, **more})
-    # Poisson learning proper stays so; the others are kept from rounding by a small τ.
-    tested = trained if trained.singular else from_name("equation", EQUATIONS, equation, {"tau": test_tau, **more})
+    # A small τ keeps values from rounding. Scores it would drown: an excess of labels in a component is divided by τ.
+    tested = trained if trained.scores else from_name("equation", EQUATIONS, equation, {"tau": test_tau, **more})
     fixed = None if bandwidth is None else Constant(float(bandwidth))
     build = partial(GraphLearningLayer, num_classes, normalize=normalize, bandwidth=fixed)
     train = build(k=k, equation=trained)

@@ -85,6 +85,10 @@ class Notes:
                 number = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(tensors)))
             self.table[len(self.steps) - 1, self.columns[name]] = number
 
+    def forget(self, *names: str) -> None:
+        """Take back what was noted of the present step: it has turned out to be void."""
+        self.table[len(self.steps) - 1, [self.columns[name] for name in names]] = 0
+
     @property
     def full(self) -> bool:
         """Whether it is time to read."""

@@ -29,7 +29,7 @@ from gll.train.distributed import GRAPHS, Nodes, Ranks
 from gll.train.evaluate import at_work, evaluate, name_of, predictions, remarks, rows
 from gll.train.finite import NonFiniteError, Notes
 from gll.train.interrupt import Interrupt
-from gll.train.model import CHECKPOINT, build_run, features, find_device, keep_projection
+from gll.train.model import CHECKPOINT, build_run, features, find_device, is_compiled, keep_projection
 from gll.train.optimize import learning_rate, load_optimizer, make_optimizer, optimizer_tensors, set_learning_rate
 from gll.train.pretrain import load_warm_up, warm_up
 from gll.train.progress import Reporter, Update
@@ -163,7 +163,7 @@ class Training:
         self.model.train()
         # A second backward pass, where the first was in vain, is possible neither when processes average gradients
         # during the first, nor when compiled code has reused its memory.
-        self.trusting = self.ranks.world == 1 and not config.train.compile
+        self.trusting = self.ranks.world == 1 and not is_compiled(self.encoder)
         begun = time.perf_counter()
         with Interrupt() as interrupt:
             for step, batch in enumerate(batches.epoch(epoch, base=self.base if head.uses_base else None)):
@@ -225,15 +225,18 @@ class Training:
         sound = self.differentiate(nodes, attempt=self.trusting)
         if sound is not None and not sound():  # the GPU has found an unusual graph: once more, with all care
             self.trusting = False
+            self.notes.forget("logits", "loss", "wrong")  # else an error of the second try would be taken for these
             self.optimizer.zero_grad(set_to_none=True)
             self.differentiate(nodes, attempt=False)
         self.ranks.average_gradients(at_work(head))  # the other head of a switch has no gradients, and must get none
+        learned = z_labelled.detach()
+        del nodes, sound, z, z_base, z_labelled, z_other  # and with them all that the forward pass has kept
         gradients = [p.grad for p in self.trainable if p.grad is not None]
         self.notes.note("gradient", gradients)
         if config.train.clip > 0:
             torch.nn.utils.clip_grad_norm_(self.trainable, config.train.clip)
         self.optimizer.step()
-        self.adversary.learn(z_labelled.detach(), target)
+        self.adversary.learn(learned, target)
 
     def differentiate(self, nodes: Nodes, *, attempt: bool) -> Callable[[], bool] | None:
         """Loss and gradients. If it is only an attempt: what to ask later, while the GPU is at the backward pass."""

@@ -215,6 +215,11 @@ def encode(encoder: nn.Module, images: Tensor, data: TrainTest, config: Config) 
     return found
 
 
+def is_compiled(encoder: nn.Module) -> bool:
+    """Whether it, or a part of it, is compiled by torch.compile."""
+    return any(type(module).__name__ == "OptimizedModule" for module in encoder.modules())
+
+
 def features(encoder: nn.Module, x: Tensor, config: Config) -> Tensor:
     """encoder(x) as [train] says: in bfloat16 and channels-last if asked for; float32 comes out."""
     if config.train.channels_last and x.dim() == 4:
