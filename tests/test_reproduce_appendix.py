@@ -64,6 +64,19 @@ def test_more_c_moves_images_further_and_is_drawn(tmp_path: Path) -> None:
     assert kept.is_file()
 
 
+@pytest.mark.parametrize("name", ["head-at-test", "more-c"])
+def test_a_wrong_option_is_named_before_anything_is_trained(name: str, tmp_path: Path) -> None:
+    root = tmp_path / "experiments"
+    shutil.copytree(REAL / name, root / name, ignore=shutil.ignore_patterns("results.json", "arrays"))
+    path = root / name / "config.toml"
+    path.write_text(path.read_text().replace("options.samples", "options.sampels"))
+    where = ["--experiments", str(root), "--work", str(tmp_path / "work"), "--device", "cpu"]
+    found = CliRunner().invoke(app, ["reproduce", name, "--scale", "smoke", *where])
+    assert found.exit_code == 1
+    assert f"attack of '{name}' has no option 'sampels'; its options: run," in " ".join(found.output.split())
+    assert {file.name for file in (tmp_path / "work").rglob("*") if file.is_file()} == {"progress.json", ".lock"}
+
+
 def test_images_of_the_naturally_trained_graph_are_shown(tmp_path: Path) -> None:
     shutil.copytree(REAL / "adversarial", tmp_path / "adversarial", ignore=shutil.ignore_patterns("arrays"))
     experiment = load_experiment(tmp_path / "adversarial")

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, ClassVar, final
 
+from gll.names import require_options
 from gll.reproduce.experiment import Cell, Experiment
 from gll.reproduce.kinds import AbstractKind, Outcome, Place
 from gll.reproduce.train_cells import config_of, run_config, told, trained
@@ -38,8 +40,9 @@ class AbstractAttacked(AbstractKind):
         from gll.attacks.command import attack_run
         from gll.attacks.target import Request
 
-        run, _ = trained(run_config(experiment, cell, place), place)
         options = {k: tuple(v) if isinstance(v, list) else v for k, v in cell.point.options().items()}
+        require_options("attack of", experiment.name, options, [f.name for f in fields(Request)])
+        run, _ = trained(run_config(experiment, cell, place), place)
         summaries, pictures = {}, dict[str, Path]()
         for name, view in self.views.items():
             out = place.folder / name.replace(" ", "-")
