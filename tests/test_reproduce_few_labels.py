@@ -92,6 +92,22 @@ def test_loss_and_gradient_are_those_of_the_equation(name: str) -> None:
     assert torch.autograd.gradcheck(loss, x.requires_grad_())
 
 
+def test_poisson_needs_a_decay_once_classes_have_parted() -> None:
+    """One label each of two classes: while a path joins them Poisson proper has a solution, and afterwards none."""
+    y = torch.arange(40) % 2
+    noise = torch.randn(40, 3, generator=torch.Generator().manual_seed(0), dtype=F64)
+    parted = torch.eye(3, dtype=F64)[y] + 0.1 * noise
+    joined = torch.eye(3, dtype=F64)[y] + 0.6 * noise
+    plain = create_head("gll", 3, 2, k=5, equation="poisson")
+    decays = create_head("gll", 3, 2, k=5, equation="poisson", tau=1e-3)
+    with pytest.raises(gll.SolveError) as caught:
+        plain(parted[2:], parted[:2], y[:2])
+    assert caught.value.result == gll.RESULT.INCOMPATIBLE_SOURCE
+    assert torch.equal(decays(parted[2:], parted[:2], y[:2]).argmax(1), y[2:])
+    for head in (plain, decays):
+        assert torch.isfinite(head(joined[2:], joined[:2], y[:2])).all()
+
+
 @pytest.mark.parametrize("name", EQUATIONS)
 def test_training_at_one_label_a_class_lowers_the_loss(name: str, tmp_path: Path) -> None:
     """Two epochs of six steps; what is learned is the labelled samples' own classes, from other images of them."""
