@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 from pathlib import Path
 
@@ -151,3 +152,17 @@ def test_configs(path: Path) -> None:
     assert {m.head, m.first, *config.test.also} <= set(HEADS)
     assert {config.data.augment, config.warmup.augment} <= set(AUGMENTATIONS)
     assert config.data.name in SOURCES
+
+
+@pytest.mark.parametrize(("name", "head"), [("gll", "GLL"), ("linear", "linear"), ("wnll", "WNLL")])
+def test_what_configs_expect_under_attack_is_what_was_found(name: str, head: str) -> None:
+    """The figures in their first lines are those of the records."""
+    root = CONFIGS[0].parent.parent
+    source = (root / f"configs/mnist-adversarial-{name}.toml").read_text(encoding="utf-8")
+    comment = " ".join(line.lstrip("# ") for line in source.split("\n\n")[0].splitlines())
+    records = json.loads((root / "experiments/adversarial/results.json").read_text(encoding="utf-8"))["records"]
+    for training in ("natural", "robust"):
+        places = [{"data": "mnist", "head": head, "training": training}]
+        values = next(record["values"] for record in records if record["place"] in places and record["seed"] == 0)
+        errors = " / ".join(f"{values[figure]:.2f}" for figure in ("natural", "FGSM", "IFGSM", "CW"))
+        assert f"{errors} / {values['worst case']:.1f}" in comment
