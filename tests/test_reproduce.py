@@ -357,8 +357,17 @@ def test_results_of_another_machine_are_merged(tiny: Experiment, tmp_path: Path)
     where = ["--experiments", str(tiny.folder.parent)]
     found = CliRunner().invoke(app, ["reproduce", "--merge", str(other), "--list", *where])
     assert found.exit_code == 0, found.output
-    assert "tiny: 2 records" in found.output
+    assert "tiny: 2 records taken, 0 were here already" in found.output
     assert "1 of 4 cells" in found.output
+    again = CliRunner().invoke(app, ["reproduce", "--merge", str(other), *where])
+    assert "tiny: 0 records taken, 2 were here already" in again.output
+    for folder in (tmp_path / "nowhere", other / "tiny"):
+        nothing = CliRunner().invoke(app, ["reproduce", "--merge", str(folder), *where])
+        assert (nothing.exit_code, "has no results of any experiment" in " ".join(nothing.output.split())) == (1, True)
+    results = other / "tiny" / "results.json"
+    results.write_text(results.read_text().replace('"experiment": "tiny"', '"experiment": "large"'))
+    strange = CliRunner().invoke(app, ["reproduce", "--merge", str(other), *where])
+    assert (strange.exit_code, "holds records of large, not of tiny" in " ".join(strange.output.split())) == (1, True)
 
 
 @pytest.mark.parametrize(

@@ -89,15 +89,26 @@ def _holds(path: Path, text: str) -> bool:
 
 
 def merge(experiments: Mapping[str, Experiment], folder: Path, console: Console) -> None:
-    """Take results (and arrays) from another folder of experiments, such as that of another machine."""
+    """Take results (and arrays) from another folder of experiments, such as that of another machine.
+
+    Raises:
+        ExperimentError: there is nothing to take, or it belongs to another experiment.
+    """
+    if not any((folder / name / "results.json").is_file() for name in experiments):
+        raise ExperimentError(
+            f"{folder} has no results of any experiment; give a copy of the folder `experiments` of the other machine"
+        )
     for name, experiment in experiments.items():
         other = folder / name
-        count = add_records(experiment.folder / "results.json", read_records(other / "results.json").values())
+        found = read_records(other / "results.json").values()
+        if strange := next((record for record in found if record["experiment"] != name), None):
+            raise ExperimentError(f"{other / 'results.json'} holds records of {strange['experiment']}, not of {name}")
+        count = add_records(experiment.folder / "results.json", found)
         for array in sorted((other / "arrays").glob("*.*")):  # arrays and pictures
             (experiment.folder / "arrays").mkdir(exist_ok=True)
             (experiment.folder / "arrays" / array.name).write_bytes(array.read_bytes())
-        if count:
-            console.print(Text(f"{name}: {count} records"))
+        if found:
+            console.print(Text(f"{name}: {count} records taken, {len(found) - count} were here already"))
 
 
 def run_reproduce(request: Request, console: Console) -> int:
@@ -159,7 +170,7 @@ def _run_one(experiment: Experiment, request: Request, limit: Limit, console: Co
     if begun and not request.resume:
         raise ExperimentError(
             f"{len(begun)} cells of {experiment.name} were stopped before they were finished; add --resume to go on "
-            f"with them, or remove {work.folder(begun[0]).parent}"
+            f"with them, or remove their folders; the first is {work.folder(begun[0])}"
         )
     if request.jobs == 1 or len(work.todo()) < 2:
         return work.run()
