@@ -23,15 +23,15 @@ from benchmarks._nasty import KINDS, Problem, Task, draw
 
 
 def test_no_wrong_answer_that_is_not_admitted() -> None:
-    rows = fails_safely.run(390, seed=0, others=False, quiet=True)
+    rows = fails_safely.run(260, seed=0, others=False, quiet=True)
     assert list(rows.pop("failures")) == []
     total = sum((rows[kind] for kind in KINDS), Counter())
-    assert total["problems"] == 390
+    assert total["problems"] == 260
     # Honest is not enough: most of them are solved, and ordinary ones always.
-    assert total[fails_safely.SOLVED] > 0.85 * 390
+    assert total[fails_safely.SOLVED] > 0.85 * 260
     assert rows["ordinary weights"][fails_safely.ADMITTED] <= 1  # Poisson has no answer for some labels
     assert rows["ordinary weights"]["given up"] == 0
-    assert total["gradients compared"] > 80
+    assert total["gradients compared"] > 55
 
 
 def test_the_table_and_the_json_file(tmp_path: Path) -> None:
