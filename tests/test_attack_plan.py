@@ -1,0 +1,94 @@
+"""Which attacks a name stands for, with which settings, and on which view of the model."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from gll import attacks
+from gll.attacks import autoattack, features, sets, transfer, victims
+from gll.attacks.autoattack import AutoAttack
+from gll.attacks.square import Square
+from gll.attacks.target import Request, Target
+from gll.attacks.transfer import Apart, EveryClass
+from tests.attacked_runs import trained_runs
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return trained_runs(tmp_path_factory)
+
+
+def test_the_papers_settings() -> None:
+    mnist, fashion, cifar = (sets.PROTOCOLS[name] for name in ("mnist", "fashionmnist", "cifar10"))
+    assert [p.table_eps for p in (mnist, fashion, cifar)] == [0.3, 0.05, 0.05]
+    assert all(p.table_eps in p.eps and p.table_c in p.c and p.table_c == 20 for p in (mnist, fashion, cifar))
+    assert (mnist.base, mnist.chunk, mnist.few_base, mnist.few_chunk) == (10_000, 10_000, 1000, 1000)
+    assert (fashion.base, fashion.chunk, cifar.base, cifar.chunk) == (500, 250, 500, 200)
+    assert [p.cw_steps for p in (mnist, fashion, cifar)] == [100, 100, 50]
+    assert mnist.c == (1, 5, 10, 20, 50, 100, 200, 500, 1000)
+
+
+def test_every_name_of_a_set_is_known() -> None:
+    for names in sets.SETS.values():
+        assert set(names) <= set(sets.NAMES)
+    assert sets.names_of("paper,strong") == (*sets.PAPER, *sets.STRONG)
+
+
+def test_what_takes_the_fast_path_and_what_is_made_apart(runs: dict[str, Path]) -> None:
+    """Square asks for no gradient, so that none can be zero; AutoAttack goes on with a part of the images."""
+    for options, apart in (({}, True), ({"joint": False}, False), ({"inductive": True}, False)):
+        known = Target(Request(runs["gll"], samples=24, base=40, eps=(0.1,), **options))
+        (square,) = sets.plan(["square"], known.recipe())
+        (margin,) = sets.plan(["pgd-margin"], known.recipe())
+        auto, more = sets.plan(["autoattack"], known.recipe())
+        assert isinstance(more.attack, EveryClass)  # where no neighbour has a class, it would be out of sight
+        assert (square.fast, margin.fast, auto.fast) == (not apart, False, False)
+        assert isinstance(square.attack, Apart if apart else Square)
+        assert isinstance(auto.attack, Apart if apart else AutoAttack)
+    known = Target(Request(runs["gll"], samples=24, base=40))
+    fast, exact = (known.judged(40, True, fast=fast) for fast in (True, False))
+    assert (fast.fast, exact.fast) == (True, False)
+    torch.testing.assert_close(fast(known.images), exact(known.images))
+    (auto,) = sets.plan(["autoattack"], Target(Request(runs["mlp"], samples=24)).recipe())
+    assert isinstance(auto.attack, AutoAttack)
+
+
+def test_names_and_their_python_on_the_page(runs: dict[str, Path]) -> None:
+    """Every name is in the table of docs/robustness.md, and what stands beside it makes the same attack."""
+    page = (Path(__file__).parents[1] / "docs" / "robustness.md").read_text(encoding="utf-8")
+    table = page[page.index("| name | the same in Python |") : page.index("The model under all of them")]
+    rows = dict(re.findall(r"^\| `([^`]+)` \| (.+) \|$", table, re.MULTILINE))
+    assert list(rows) == list(sets.NAMES)
+    few: dict[str, Any] = {"samples": 8, "base": 40, "eps": (0.1,), "c": (20.0,), "transfer": (runs["mlp"],)}
+    recipes = [Target(Request(runs["gll"], **few, joint=joint)).recipe() for joint in (True, False)]
+    victim = Target(Request(runs["gll"], **few)).judged(40, False)
+    known = {"eps": 0.1, "alpha": recipes[0].radii[0].alpha, "c": 20.0, "victim": victim, "source": victim}
+    for module in (attacks, transfer, autoattack, features, victims):
+        known |= {name: getattr(module, name) for name in dir(module) if not name.startswith("_")}
+    known |= {"linear_probe": lambda victim: victim}
+
+    def told(attack: Any) -> tuple[str, dict[str, Any]]:
+        return type(attack).__name__, {k: v for k, v in attack.settings().items() if k not in ("source", "norm")}
+
+    for name, text in rows.items():
+        found = [eval(code, known) for code in re.findall(r"`([A-Z][^`]*\))`", text)]
+        planned = [] if name in ("surrogate", "autoattack-rand") else [
+            told(one.attack) for recipe in recipes for one in sets.plan([name], recipe)
+        ]  # fmt: skip
+        assert all(told(attack) in planned for attack in found if planned), name
+        assert all(one in [told(attack) for attack in found] for one in planned), name
+
+
+def test_channels_with_units_of_their_own() -> None:
+    """ε of CIFAR-10 in normalised units: what AutoAttack attacks is the largest cube inside the box."""
+    from gll.attacks.units import Normalised
+
+    length = Normalised("cifar10", 0.05)
+    radius = sets.Radius(length.pixels, length.norm, 0.01)
+    assert radius.cube == pytest.approx(0.05 * 0.2435)
+    assert torch.allclose(length.norm.size(torch.full((1, 3, 1, 1), radius.cube)), torch.tensor(length.pixels))
