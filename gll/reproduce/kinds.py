@@ -5,8 +5,9 @@ Each kind maps cells to code that is in the library anyway; there is no second t
 
 from __future__ import annotations
 
+import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
@@ -84,61 +85,21 @@ class AbstractSimple(AbstractKind):
         ]
 
 
-def _train() -> AbstractKind:
-    from gll.reproduce.train_cells import TrainKind
-
-    return TrainKind()
-
-
-def _attack() -> AbstractKind:
-    from gll.reproduce.attack_cells import AttackKind
-
-    return AttackKind()
-
-
-def _head_at_test() -> AbstractKind:
-    from gll.reproduce.appendix_cells import HeadAtTestKind
-
-    return HeadAtTestKind()
-
-
-def _more_c() -> AbstractKind:
-    from gll.reproduce.appendix_cells import MoreCKind
-
-    return MoreCKind()
-
-
-def _moons() -> AbstractKind:
-    from gll.reproduce.moons_cells import MoonsKind
-
-    return MoonsKind()
-
-
-def _times() -> AbstractKind:
-    from gll.reproduce.time_cells import TimesKind
-
-    return TimesKind()
-
-
-def _parameters() -> AbstractKind:
-    from gll.reproduce.parameter_cells import ParametersKind
-
-    return ParametersKind()
-
-
-KINDS: dict[str, Callable[[], AbstractKind]] = {
-    "train": _train,
-    "attack": _attack,
-    "head-at-test": _head_at_test,
-    "more-c": _more_c,
-    "moons": _moons,
-    "times": _times,
-    "parameters": _parameters,
+KINDS = {
+    "train": ("train_cells", "TrainKind"),
+    "attack": ("attack_cells", "AttackKind"),
+    "head-at-test": ("appendix_cells", "HeadAtTestKind"),
+    "more-c": ("appendix_cells", "MoreCKind"),
+    "moons": ("moons_cells", "MoonsKind"),
+    "times": ("time_cells", "TimesKind"),
+    "parameters": ("parameter_cells", "ParametersKind"),
 }
-"""Every kind by its name."""
+"""Every kind by its name: where its class is. Imported when it is needed, since most of them need PyTorch."""
 
 
 def kind_of(experiment: Experiment) -> AbstractKind:
     """The kind of an experiment."""
     require_name(f"kind of {experiment.name}", experiment.kind, KINDS)
-    return KINDS[experiment.kind]()
+    module, name = KINDS[experiment.kind]
+    kind: AbstractKind = getattr(importlib.import_module(f"gll.reproduce.{module}"), name)()
+    return kind
