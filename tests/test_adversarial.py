@@ -385,6 +385,11 @@ def test_units() -> None:
         (["adversarial.alpha=0.1"], "unknown key 'adversarial.alpha'"),
         (["adversarial.eps=0.1", "model.head=probe"], 'trains an encoder, and "probe" does not: use mlp, linear, gll'),
         (["adversarial.eps=0.1", "model.switch_at=1", "model.first=probe"], 'trains an encoder, and "probe" does not'),
+        (
+            ["adversarial.eps=0.1", "adversarial.unlabelled=true", "data.labels=whole", "train.labelled=0"],
+            'adversarial.unlabelled=true, but batches have no unlabelled samples (data.labels="whole", train.batch=60',
+        ),
+        (["adversarial.eps=0.1", "adversarial.unlabelled=true", "model.head=mlp"], "a head without a graph never gets"),
     ],
 )
 def test_wrong_values(tmp_path: Path, options: list[str], message: str) -> None:

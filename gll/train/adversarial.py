@@ -182,3 +182,18 @@ def check_adversarial(config: Config, data: TrainTest, model: Model) -> None:
                 f'[adversarial] trains an encoder, and "{name}" does not: use mlp, linear, gll or wnll, or set '
                 "adversarial.eps=0"
             )
+
+
+def check_unlabelled(config: Config, unlabelled: int) -> None:
+    """Refuse `adversarial.unlabelled` where there is nothing that it could attack.
+
+    Args:
+        config: of the run.
+        unlabelled: how many unlabelled samples a training step has, of the epoch that has most of them.
+    """
+    if config.adversarial.eps > 0 and config.adversarial.unlabelled and not unlabelled:
+        raise ConfigError(
+            f'adversarial.unlabelled=true, but batches have no unlabelled samples (data.labels="{config.data.labels}", '
+            f"train.batch={config.train.batch}, train.labelled={config.train.labelled}; a head without a graph never "
+            "gets any): leave it out, or let a graph have some, by fewer data.labels or a smaller train.labelled"
+        )

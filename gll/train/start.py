@@ -23,7 +23,7 @@ from gll.data.sampling import GraphBatches, base_set_from_name
 from gll.data.splits import LabelSplit, split_labels
 from gll.nn.heads import AbstractHead, Switch, WNLLHead
 from gll.solution import SolveError
-from gll.train.adversarial import check_adversarial
+from gll.train.adversarial import check_adversarial, check_unlabelled
 from gll.train.config import Config
 from gll.train.distributed import GRAPHS, Ranks
 from gll.train.evaluate import at_work
@@ -106,7 +106,7 @@ def check_encoder(config: Config, data: TrainTest, model: Model) -> None:
 
 def check_steps(config: Config, data: TrainTest, split: LabelSplit, model: Model, ranks: Ranks) -> None:
     """Refuse batches that cannot be drawn, and options that a head cannot work with; features are made up."""
-    tried = set()
+    tried, unlabelled = set(), 0
     for epoch in range(config.train.epochs if model.parameters() else 0):
         model.head.start_epoch(epoch, model.encoder)
         kind = (at_work(model.head), model.head.uses_base)
@@ -114,11 +114,14 @@ def check_steps(config: Config, data: TrainTest, split: LabelSplit, model: Model
             continue
         tried.add(kind)
         batch = next(make_batches(config, data.train_labels, split, ranks, model.head.uses_base).epoch(0))
+        unlabelled = max(unlabelled, batch.sizes[2])
         z = torch.randn(len(batch), int(model.encoder.feature_dim), generator=generator(0, "try"))  # type: ignore[arg-type]
         base, labelled, other = z.split(batch.sizes)
         with torch.no_grad(), suppress(SolveError):  # what made-up features do on a graph says nothing
             model.head(torch.cat([labelled, other]), base, data.train_labels[batch.base])
     model.head.release()
+    if tried:
+        check_unlabelled(config, unlabelled)
 
 
 def check_warm_up(config: Config, data: TrainTest, split: LabelSplit, model: Model) -> None:
