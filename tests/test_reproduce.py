@@ -265,7 +265,7 @@ def test_the_command_stops_after_its_seconds_and_goes_on(tmp_path: Path) -> None
     where = ["--experiments", str(tmp_path), "--work", str(tmp_path / "work"), "--device", "cpu"]
     found = CliRunner().invoke(app, ["reproduce", "moons", "--seconds", "1", *where])
     assert found.exit_code == 0, found.output
-    assert "the 1 seconds are over" in found.output
+    assert "1 s are over; what is done is kept" in found.output
     refused = CliRunner().invoke(app, ["reproduce", "moons", *where])
     assert refused.exit_code == 1
     assert "add --resume" in refused.output
@@ -316,7 +316,7 @@ def test_tables_show_ours_beside_the_papers(tiny: Experiment) -> None:
     text = tables.table(shown)
     assert "| gll | **5.00 ± 1.41** (100.00 ± 1.00) |" in text
     assert "| mlp | **1.00 ± 0.00** (0.00) |" in text
-    assert "beside the paper: 1 better, 1 worse" in text
+    assert "means beside the paper's, within its deviation or 0.5: 1 lower, 1 higher" in text
     assert add_records(path, [made[0] | {"values": {"error": 9.0}}]) == 0  # not later
     assert add_records(path, [made[0] | {"values": {"error": 9.0}, "date": "2"}]) == 1
     old = {**made[0], "key": "0" * 16}
@@ -358,7 +358,7 @@ def test_results_of_another_machine_are_merged(tiny: Experiment, tmp_path: Path)
     found = CliRunner().invoke(app, ["reproduce", "--merge", str(other), "--list", *where])
     assert found.exit_code == 0, found.output
     assert "tiny: 2 records taken, 0 were here already" in found.output
-    assert "1 of 4 cells" in found.output
+    assert "1 of 4" in found.output
     again = CliRunner().invoke(app, ["reproduce", "--merge", str(other), *where])
     assert "tiny: 0 records taken, 2 were here already" in again.output
     for folder in (tmp_path / "nowhere", other / "tiny"):
@@ -400,7 +400,7 @@ def test_mistakes_on_the_command_line(tiny: Experiment) -> None:
         ([], "say which experiment: tiny"),
         (["nothing"], "unknown experiment 'nothing'; choose one of tiny"),
         (["tiny", "--scale", "full"], "unknown scale of tiny 'full'; choose one of smoke, small"),
-        (["tiny", "--only", "cnn"], "no cell of tiny is cnn; one is: mlp, seed 0"),
+        (["tiny", "--only", "cnn"], "no cell of tiny at smoke is cnn ('cnn' is on no axis); there are head: mlp; seed 0"),
     ):
         found = CliRunner().invoke(app, ["reproduce", *words, *where])
         assert (found.exit_code, message in found.output) == (1, True), (words, found.output)

@@ -11,7 +11,7 @@ from gll.reproduce.experiment import load_experiment
 from gll.reproduce.findings import Findings
 from gll.reproduce.kinds import kind_of
 from gll.reproduce.records import add_records
-from gll.reproduce.tables import states_of
+from gll.reproduce.tables import how_far, states_of
 
 CONFIG = """
 title = "heads"
@@ -49,7 +49,7 @@ def findings(tmp_path: Path) -> Findings:
     times = [{"train": {"gll": {"median_ms": gll}, "mlp": {"median_ms": 2.0}}} for gll in (3.0, 5.0)]
     (tmp_path / "training-step.json").write_text(json.dumps({"rows": times}))
     experiments = {"heads": experiment}
-    return Findings(experiments, {"heads": states_of(experiment)}, tmp_path)
+    return Findings(experiments, {"heads": states_of(experiment)}, tmp_path, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -71,9 +71,9 @@ def test_a_number_is_written_again(findings: Findings, mark: str, value: str) ->
     assert findings.filled(new) == new
 
 
-def test_what_was_run_and_what_is_open(findings: Findings) -> None:
-    assert "| [`heads`](reproduce.md) | small | 3 of 4 | 2 better |" in findings.compared()
-    assert "- `heads` (heads): small: 3 of 4 cells; full: not run\n" in findings.open()
+def test_what_was_run_and_how_far_it_is(findings: Findings) -> None:
+    assert "| [`heads`](reproduce.md) | small | 3 of 4 | 0 | 2 lower |" in findings.compared()
+    assert how_far(findings.states) == "Of 1 experiments **1 run in part**: `heads` (small: 3 of 4 cells)."
 
 
 @pytest.mark.parametrize(
@@ -89,3 +89,11 @@ def test_what_was_run_and_what_is_open(findings: Findings) -> None:
 def test_what_is_not_there_is_refused(findings: Findings, mark: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         findings.filled(f"<!-- {mark} --><!-- end -->")
+
+
+def test_settings_that_differ_stand_side_by_side(findings: Findings, tmp_path: Path) -> None:
+    config = "name = 'mine'\n[model]\nhead = 'gll'\n[train]\nepochs = 20\nautocast = true\n[test]\nevery = 7"
+    (tmp_path / "mine.toml").write_text(config)
+    lines = findings.settings("heads", "gll", "mine").split("\n")
+    assert lines[2] == "| | head, epochs | bfloat16 |"
+    assert lines[4:6] == ["| paper | 500 | no |", "| ours | 20 | yes |"]

@@ -3,29 +3,53 @@
     Its error is <!-- ours cifar10; resnet18, 2%, GLL; error -->17.7<!-- end --> percent.
 
     ours EXPERIMENT; PLACE; FIGURE     ours, at the largest scale that was run
+    seeds EXPERIMENT; PLACE            how many seeds of ours that is
     paper EXPERIMENT; PLACE; FIGURE    the paper's
     run CONFIG; HEAD                   the error of `gll train configs/CONFIG.toml`, tested by a head
+    before CONFIG; HEAD                the same before the head was trained, after the warm-up alone
+    run-seeds CONFIG                   how many seeds of ours that is
     ratio train, ratio test            seconds of a step, GLL over an MLP: from the smallest to the largest
     paper-ratio training, testing      the same in the paper
-    compared, open                     experiments that were run, beside the paper; those that were not
+    settings EXPERIMENT; PLACE; CONFIG what differs between the experiment at its largest scale and a config
+    how-far                            experiments that are done, in part, or not run
+    compared                           a line for each that was run, beside the paper
+    headline, contest                  who is more robust after adversarial training: the answer, and a table
+    answers TRAINING; TRAINING         an answer with its numbers for each data set (`robust.py`)
 
-Runs and ratios are those of benchmarks/results.
+Runs and ratios are those of benchmarks/results, configs those of configs/.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, final
 
 from gll.names import require_name
+from gll.reproduce import robust
 from gll.reproduce.experiment import Experiment, ExperimentError
-from gll.reproduce.tables import Shown, entry, verdicts
+from gll.reproduce.tables import Shown, digits_of, entry, how_far, told_verdicts, tolerance
+from gll.words import counted
 
 MARK = re.compile(r"(<!-- ([a-z-]+)(?: ([^>]*?))? -->).*?(<!-- end -->)", re.DOTALL)
 NOT_RUN = "not run yet"
+# Keys of a config that decide a result, as a reader would call them; the rest of a table of settings goes by its key.
+CALLED = {
+    "warmup.epochs": "warm-up, epochs",
+    "warmup.gamma": "γ",
+    "warmup.augment": "views of the warm-up",
+    "warmup.keep": "its state kept",
+    "train.epochs": "head, epochs",
+    "train.steps": "steps an epoch",
+    "train.labelled": "labelled a step",
+    "train.lr": "rate",
+    "train.schedule": "schedule",
+    "train.autocast": "bfloat16",
+}
+WORDS = {("train.steps", 0): "one pass", ("train.labelled", 0): "as they come"}
 
 
 @final
@@ -35,23 +59,35 @@ class Findings:
     Args:
         experiments, states: all experiments, and what each has come to at every scale.
         benchmarks: the folder benchmarks/results.
+        configs: the folder of configs.
     """
 
     def __init__(
-        self, experiments: Mapping[str, Experiment], states: Mapping[str, Mapping[str, Shown]], benchmarks: Path
+        self,
+        experiments: Mapping[str, Experiment],
+        states: Mapping[str, Mapping[str, Shown]],
+        benchmarks: Path,
+        configs: Path,
     ) -> None:
-        self.experiments, self.states, self.benchmarks = experiments, states, benchmarks
+        self.experiments, self.states, self.benchmarks, self.configs = experiments, states, benchmarks, configs
 
     def filled(self, text: str) -> str:
         """A page with its numbers written again."""
         kinds: dict[str, Callable[..., str]] = {
             "ours": self.ours,
+            "seeds": self.seeds,
             "paper": self.paper,
             "run": self.run,
+            "before": self.before,
+            "run-seeds": self.run_seeds,
             "ratio": self.ratio,
             "paper-ratio": self.paper_ratio,
+            "settings": self.settings,
+            "how-far": lambda: how_far(self.states),
             "compared": self.compared,
-            "open": self.open,
+            "headline": lambda: robust.headline(self._largest("worst-case")),
+            "contest": lambda: _block(robust.table(self._largest("worst-case"))),
+            "answers": self.answers,
         }
 
         def fill(match: re.Match[str]) -> str:
@@ -65,12 +101,13 @@ class Findings:
     def ours(self, name: str, place: str, figure: str) -> str:
         """Mean ± standard deviation over seeds, in bold."""
         experiment = self._experiment(name, place, figure)
-        for shown in reversed(list(self.states[name].values())):  # full before small
-            at = next((p for p in shown.places if ", ".join(p.values()) == place), None)
-            values = shown.values(at, figure) if at is not None else []
-            if values:
-                return entry(values, None, int(experiment.text["table"].get("digits", 2)))
-        return NOT_RUN
+        values = self._values(name, place, figure)
+        return entry(values, None, digits_of(experiment, figure)) if values else NOT_RUN
+
+    def seeds(self, name: str, place: str) -> str:
+        """Of the number that `ours` gives, in words."""
+        figures = self.experiments[name].text["table"]["figures"]
+        return counted(max(len(self._values(name, place, figure)) for figure in figures), "seed")
 
     def paper(self, name: str, place: str, figure: str) -> str:
         """The paper's."""
@@ -78,17 +115,28 @@ class Findings:
         found = experiment.paper(place, figure)
         if found is None:
             raise ExperimentError(f"the paper has no {figure} of {place} in {name}")
-        digits = int(experiment.text["table"].get("digits", 2))
+        digits = digits_of(experiment, figure)
         return f"{found[0]:,.{digits}f}" + ("" if found[1] is None else f" ± {found[1]:,.{digits}f}")
 
     def run(self, config: str, head: str) -> str:
         """Of runs that are in no experiment."""
-        rows = [row for row in self._rows("training") if row["name"] == config]
+        rows = self._runs(config)
         errors = [100 * test["error"] for row in rows for test in row["tests"][:1] if test["head"] == head]
         errors = errors or [100 * test["error"] for row in rows for test in row["tests"] if test["head"] == head]
         if not errors:
             raise ExperimentError(f"benchmarks/results/training.json has no run {config} tested by {head}")
         return entry(errors, None, 2)
+
+    def before(self, config: str, head: str) -> str:
+        """A head that needs no training, on the features of the warm-up."""
+        errors = [100 * t["error"] for row in self._runs(config) for t in row["before"] if t["head"] == head]
+        if not errors:
+            raise ExperimentError(f"benchmarks/results/training.json has no {head} before the training of {config}")
+        return entry(errors, None, 2)
+
+    def run_seeds(self, config: str) -> str:
+        """A number."""
+        return str(len(self._runs(config)))
 
     def ratio(self, what: str) -> str:
         """Of medians; the MLP has the base's images less, as in the paper."""
@@ -100,35 +148,96 @@ class Findings:
         found = [v[f"{what} ratio"] for v in self.experiments["times"].expected["values"].values()]
         return f"{min(found):.1f} to {max(found):.1f}"
 
+    def settings(self, name: str, place: str, config: str) -> str:
+        """A table of two rows. What decides no result is left out, and so is how it is tested."""
+        from gll.reproduce.train_cells import FREE, config_of
+        from gll.train.config import load_config
+
+        experiment = self._experiment(name, place)
+        point = next(p for p in experiment.points(experiment.scales[-1]) if p.name == place)
+        theirs, ours = (
+            dict(_flat(c)) for c in (config_of(experiment, point), load_config(self.configs / f"{config}.toml"))
+        )
+        different = [key for key, value in theirs.items() if value != ours[key]]
+        kept = [key for key in different if key not in FREE and not key.startswith("test.")]
+        keys = sorted(kept, key=lambda key: list(CALLED).index(key) if key in CALLED else len(CALLED))
+        lines = [f"| | {' | '.join(CALLED.get(key, f'`{key}`') for key in keys)} |", "|---|" + "---|" * len(keys)]
+        for title, values in (("paper", theirs), ("ours", ours)):
+            lines.append(f"| {title} | {' | '.join(_told(key, values) for key in keys)} |")
+        return _block("\n".join(lines))
+
     def compared(self) -> str:
         """A line for every experiment and scale that was run."""
-        lines = ["", "", "| experiment | scale | cells | means beside the paper's |", "|---|---|---|---|"]
+        lines = ["| experiment | scale | cells | agrees within | means beside the paper's |", "|---|---|---|---:|---|"]
         for name, states in self.states.items():
             for scale, shown in states.items():
                 if shown.found:
-                    counts = ", ".join(f"{count} {word}" for word, count in verdicts(shown).items() if count)
-                    cells = f"{len(shown.found)} of {shown.total}"
-                    lines.append(f"| [`{name}`](reproduce.md) | {scale} | {cells} | {counts or 'it has none'} |")
-        return "\n".join([*lines, "", ""])
+                    counts, room = told_verdicts(shown), f"{tolerance(self.experiments[name]):g}"
+                    cells = f"{len(shown.found)} of {shown.total} | {room if counts else ''}"
+                    lines.append(f"| [`{name}`](reproduce.md) | {scale} | {cells} | {counts or 'none to compare'} |")
+        return _block("\n".join(lines))
 
-    def open(self) -> str:
-        """Experiments, and of which scale nothing or not all was run."""
-        lines = []
-        for name, states in self.states.items():
-            todo = [f"{s}: {shown.status}" for s, shown in states.items() if shown.status != "done"]
-            if todo:
-                lines.append(f"- `{name}` ({self.experiments[name].text['title']}): {'; '.join(todo)}")
-        return "\n".join(["", "", *lines, "", ""]) if lines else "\n\nNothing.\n\n"
+    def answers(self, *trainings: str) -> str:
+        """A line for each data set that was run."""
+        found = robust.sentences(self._largest("worst-case"), *trainings)
+        return _block("\n".join(f"- {text}" for text in found) or "Not run yet.")
 
-    def _experiment(self, name: str, place: str, figure: str) -> Experiment:
+    def _largest(self, name: str) -> Shown:
+        """What an experiment has come to at the largest scale."""
+        return list(self.states[name].values())[-1]
+
+    def _values(self, name: str, place: str, figure: str) -> list[float]:
+        """Of every seed, full before small; none where it was not run."""
+        for shown in reversed(list(self.states[name].values())):
+            at = next((p for p in shown.places if ", ".join(p.values()) == place), None)
+            values = shown.values(at, figure) if at is not None else []
+            if values:
+                return values
+        return []
+
+    def _experiment(self, name: str, place: str, figure: str = "") -> Experiment:
         require_name("experiment", name, self.experiments)
         experiment = self.experiments[name]
-        require_name(f"figure of {name}", figure, experiment.text["table"]["figures"])
+        if figure:
+            require_name(f"figure of {name}", figure, experiment.text["table"]["figures"])
         if not any(", ".join(p.values()) == place for s in self.states[name].values() for p in s.places):
             raise ExperimentError(f"{name} has no place {place!r}")
         return experiment
+
+    def _runs(self, config: str) -> list[dict[str, Any]]:
+        return [row for row in self._rows("training") if row["name"] == config]
 
     def _rows(self, name: str) -> list[dict[str, Any]]:
         path = self.benchmarks / f"{name}.json"
         rows: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["rows"]
         return rows
+
+
+def _block(text: str) -> str:
+    """Apart from what stands around it."""
+    return f"\n\n{text}\n\n"
+
+
+def _flat(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every key of a config, with its value."""
+    for f in dataclasses.fields(config):
+        value = getattr(config, f.name)
+        if dataclasses.is_dataclass(value):
+            yield from _flat(value, f"{prefix}{f.name}.")
+        else:
+            yield prefix + f.name, value
+
+
+def _told(key: str, values: Mapping[str, Any]) -> str:
+    """A value in words.
+
+    >>> _told("a", {"a": True}), _told("a", {"a": 0.001}), _told("train.steps", {"train.steps": 0})
+    ('yes', '0.001', 'one pass')
+    """
+    value = values[key]
+    if key == "warmup.gamma" and isinstance(value, str):
+        return f"best of {len(values['warmup.candidates'])}"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    plain = f"{value:,}" if isinstance(value, int) else f"{value:g}" if isinstance(value, float) else str(value)
+    return WORDS.get((key, value), plain)

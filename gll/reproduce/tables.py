@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, final
 
@@ -17,6 +17,8 @@ from gll.reproduce.kinds import kind_of
 from gll.reproduce.records import Record, read_records
 
 NONE = "–"
+LINEAR_NAME = "linear"
+LINEAR = "*linear*: one linear layer and a softmax, which the paper calls MLP where it attacks"
 
 
 @final
@@ -56,38 +58,58 @@ class Shown:
 
 
 def verdicts(shown: Shown) -> dict[str, int]:
-    """How many means agree with the paper's, within the larger of its deviation and the tolerance of expected.json."""
-    experiment, better = shown.experiment, shown.experiment.text["table"].get("better", "")
-    counts = dict.fromkeys(("better", "agree", "worse", "differ"), 0) if better else {}
-    tolerance = float(experiment.expected.get("tolerance", 0.0))
+    """How many means are lower than the paper's, agree with it, or are higher.
+
+    They agree within the larger of its deviation and the tolerance of expected.json. That an error is lower is not said
+    to be better: under a weak attack it is a mark of the attack. None are counted where config.toml has no `better`.
+    """
+    experiment = shown.experiment
+    counts = dict.fromkeys(("lower", "agree", "higher"), 0) if experiment.text["table"].get("better") else {}
     for place in shown.places:
-        for figure in experiment.text["table"]["figures"] if better else ():
+        for figure in experiment.text["table"]["figures"] if counts else ():
             paper, ours = experiment.paper(name_of(place), figure), shown.values(place, figure)
             if paper is not None and ours:
                 away = statistics.fmean(ours) - paper[0]
-                room = max(tolerance, paper[1] or 0.0)
-                beyond = {"lower": "better" if away < 0 else "worse"}.get(better, "differ")
-                counts["agree" if abs(away) <= room else beyond] += 1
+                room = max(tolerance(experiment), paper[1] or 0.0)
+                counts["agree" if abs(away) <= room else "lower" if away < 0 else "higher"] += 1
     return counts
 
 
+def tolerance(experiment: Experiment) -> float:
+    """How far from the paper's a mean may be and still agree, where its deviation is smaller or not given."""
+    return float(experiment.expected.get("tolerance", 0.0))
+
+
+def digits_of(experiment: Experiment, figure: str) -> int:
+    """Behind the point: `digits` of config.toml is one number, or one for each figure (2 where it names none)."""
+    digits = experiment.text["table"].get("digits", 2)
+    return int(digits.get(figure, 2) if isinstance(digits, dict) else digits)
+
+
 def table(shown: Shown) -> str:
-    """Rows and columns as config.toml says, and below what it was made with."""
+    """Rows and columns as config.toml says, and below what it was made with. Rows without a number of ours are not
+    shown."""
     experiment, how = shown.experiment, shown.experiment.text["table"]
-    axes, figures, digits = experiment.text["axes"], how["figures"], int(how.get("digits", 2))
+    axes, figures = experiment.text["axes"], how["figures"]
     beside = how.get("columns", [])
-    rows = dict.fromkeys(tuple(place[axis] for axis in how["rows"]) for place in shown.places)
+    ran = [place for place, _ in shown.found]
+    rows = dict.fromkeys(tuple(place[axis] for axis in how["rows"]) for place in shown.places if place in ran)
     columns = dict.fromkeys((*(p[axis] for axis in beside), figure) for p in shown.places for figure in figures)
     heads = [", ".join(part for part in column if part != "error" or len(column) == 1) for column in columns]
-    lines = [f"| {' | '.join([*how['rows'], *heads])} |", "|" + "---|" * len(how["rows"]) + "---:|" * len(columns)]
+    numbers = "---:|" * (len(columns) + 1)
+    lines = [f"| {' | '.join([*how['rows'], *heads, 'seeds'])} |", "|" + "---|" * len(how["rows"]) + numbers]
     for row in rows:
-        cells = []
+        cells, counts = [], set()
         for *names, figure in columns:
             chosen = dict(zip([*how["rows"], *beside], [*row, *names], strict=True))
             place = {axis: chosen[axis] for axis in axes}
-            cells.append(entry(shown.values(place, figure), experiment.paper(name_of(place), figure), digits))
-        lines.append(f"| {' | '.join([*row, *cells])} |")
-    return "\n".join([*lines, "", provenance(shown)])
+            ours, theirs = shown.values(place, figure), experiment.paper(name_of(place), figure)
+            cells.append(entry(ours, theirs, digits_of(experiment, figure)))
+            counts |= {ran.count(place)} - {0}
+        lines.append(f"| {' | '.join([*row, *cells, _range(counts)])} |")
+    left = len(shown.places) - len({name_of(place) for place in ran})
+    missing = [f"Not run yet, and not shown: {left} of {len(shown.places)} places."] if left else []
+    return "\n".join([*lines, "", *missing, *([""] if missing else []), provenance(shown)])
 
 
 def by_class(shown: Shown) -> str:
@@ -124,10 +146,11 @@ def entry(ours: Sequence[float], paper: tuple[float, float | None] | None, digit
 
 def provenance(shown: Shown) -> str:
     """Seeds, epochs, commits, devices and seconds of the records."""
-    records = [record for _, record in shown.found]
+    experiment, records = shown.experiment, [record for _, record in shown.found]
     if not records:
-        return f"<small>{shown.scale}: not run yet; in brackets the paper's</small>"
+        return f"<small>{shown.scale}: not run yet</small>"
     parts = [f"{shown.scale}: {shown.status}", f"seeds {_span(r['seed'] for r in records)}"]
+    parts += ["in brackets the paper's"] if experiment.expected["values"] else []
     results: list[Mapping[str, Any]] = [r["more"]["result"] for r in records if "result" in r["more"]]
     if results:
         parts.append(f"epochs {_span(r['epochs'] for r in results)}")
@@ -137,10 +160,17 @@ def provenance(shown: Shown) -> str:
     parts.append(", ".join(sorted({r["device"] for r in records})))
     parts.append("torch " + ", ".join(sorted({r["versions"]["torch"] for r in records})))
     parts.append(f"{sum(r['wall_s'] for r in records):,.0f} s in all")
-    counts = {name: count for name, count in verdicts(shown).items() if count}
-    if counts:
-        parts.append("beside the paper: " + ", ".join(f"{count} {name}" for name, count in counts.items()))
+    if found := told_verdicts(shown):
+        room = tolerance(experiment)
+        within = f"within its deviation or {room:g}" if room else "within its deviation, if it gives one"
+        parts.append(f"means beside the paper's, {within}: {found}")
+    parts += [LINEAR] if any(LINEAR_NAME in place.values() for place, _ in shown.found) else []
     return f"<small>{'; '.join(parts)}</small>"
+
+
+def told_verdicts(shown: Shown) -> str:
+    """The counts in words; nothing where there is nothing to compare."""
+    return ", ".join(f"{count} {name}" for name, count in verdicts(shown).items() if count)
 
 
 def states_of(experiment: Experiment) -> dict[str, Shown]:
@@ -149,10 +179,14 @@ def states_of(experiment: Experiment) -> dict[str, Shown]:
 
 
 def section(experiment: Experiment, states: Mapping[str, Shown]) -> str:
-    """All of an experiment that can be shown: every scale that was run, and the largest if none was."""
-    scales = list(states.values())
+    """All of an experiment that can be shown: every scale that was run."""
     lines = ["```sh", experiment.command, "```", "", experiment.about, ""]
-    for shown in [one for one in scales if one.found] or scales[-1:]:
+    ran = [shown for shown in states.values() if shown.found]
+    if not ran:
+        has = " The paper's values are in its `expected.json`." if experiment.expected["values"] else ""
+        cells = ", ".join(f"{shown.total} cells at *{scale}*" for scale, shown in states.items())
+        lines += [f"**Not run yet** ({cells}).{has}"]
+    for shown in ran:
         about = experiment.text["scales"][shown.scale].get("about", "")
         lines += [f"**{shown.scale}**{': ' + about if about else ''}", "", table(shown), ""]
         classes = by_class(shown)
@@ -180,7 +214,7 @@ def pages(experiments: Mapping[str, Experiment]) -> dict[Path, str]:
     if page.is_file():
         from gll.reproduce.findings import Findings
 
-        findings = Findings(experiments, states, root.parent / "benchmarks" / "results")
+        findings = Findings(experiments, states, root.parent / "benchmarks" / "results", root.parent / "configs")
         found[page] = findings.filled(page.read_text(encoding="utf-8"))
     return found
 
@@ -191,12 +225,28 @@ def _pictures(paths: Sequence[Path], prefix: str) -> str:
 
 
 def _overview(experiments: Mapping[str, Experiment], states: Mapping[str, Mapping[str, Shown]]) -> str:
-    """One line for each."""
-    lines = ["| experiment | in the paper | what | small | full |", "|---|---|---|---|---|"]
+    """How far all of it is, and one line for each."""
+    lines = [how_far(states), "", "| experiment | in the paper | what | small | full |", "|---|---|---|---|---|"]
     for name, experiment in experiments.items():
         words = [states[name][s].status if s in states[name] else NONE for s in ("small", "full")]
         lines.append(f"| `{name}` | {experiment.text['paper']} | {experiment.text['title']} | {' | '.join(words)} |")
     return "\n".join(lines)
+
+
+def how_far(states: Mapping[str, Mapping[str, Shown]]) -> str:
+    """How many experiments are done, in part or not run, and which. Done is what is done at its largest scale."""
+    groups: dict[str, list[str]] = {"done": [], "run in part": [], "not run": []}
+    for name, scales in states.items():
+        ran = [shown for shown in scales.values() if shown.found]
+        if list(scales.values())[-1].status == "done":
+            groups["done"].append(f"`{name}`")
+        elif ran:
+            words = ", ".join(f"{shown.scale}: {shown.status}" for shown in ran)
+            groups["run in part"].append(f"`{name}` ({words})")
+        else:
+            groups["not run"].append(f"`{name}`")
+    parts = [f"**{len(names)} {word}**: {', '.join(names)}" for word, names in groups.items() if names]
+    return f"Of {len(states)} experiments {'; '.join(parts)}."
 
 
 def _readme(experiments: Mapping[str, Experiment], whole: str, sections: Mapping[str, str]) -> str:
@@ -224,6 +274,15 @@ def _filled(text: str, whole: str, sections: Mapping[str, str]) -> str:
         return f"{match.group(1)}\n\n{whole if name is None else sections[name]}\n\n<!-- end -->"
 
     return re.sub(r"(<!-- experiments?(?: (\S+))? -->).*?<!-- end -->", fill, text, flags=re.DOTALL)
+
+
+def _range(counts: Collection[int]) -> str:
+    """How many, of several.
+
+    >>> _range({3}), _range({1, 3}), _range(set())
+    ('3', '1 to 3', '–')
+    """
+    return " to ".join(str(n) for n in sorted({min(counts), max(counts)})) if counts else NONE
 
 
 def _span(values: Any) -> str:
