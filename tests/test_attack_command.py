@@ -16,6 +16,7 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from gll.attacks import checks, command, poisoned, sets, target
+from gll.attacks.autoattack import AutoAttack
 from gll.attacks.carlini_wagner import CarliniWagner, CarliniWagnerPaper
 from gll.attacks.gradient import FGSM, IFGSM
 from gll.attacks.poison import GreedyFlips, poison
@@ -374,6 +375,22 @@ def test_the_strong_set(runs: dict[str, Path], tmp_path: Path, monkeypatch: pyte
     assert told == [12]  # attacks, of which 24 samples each are to come
     row = errors_at(found, 0.1)
     assert (row["worst case"], row["FGSM"], row["AutoAttack"]) == (worst["error"], None, None)
+
+
+def test_parts_of_autoattack(runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyautoattack")
+    monkeypatch.setattr(command, "run_checks", lambda *args, **options: ())
+    short = AutoAttack(0.1, steps=3, queries=5)
+    monkeypatch.setitem(sets.NAMES, "autoattack", lambda recipe: [sets.Planned(short)])
+    few = ("--attacks", "autoattack", "--eps", "0.1", "--samples", "20", "--out", tmp_path / "out")
+    assert attack(runs["mlp"], *few).exit_code == 0
+    (cell,) = cells(summary(tmp_path / "out")).values()
+    assert list(cell["parts"]) == ["apgd-ce", "apgd-t", "fab-t", "square"]
+    assert 0 < cell["parts"]["apgd-ce"] <= cell["parts"]["square"] == pytest.approx(cell["error"])
+    page = (tmp_path / "out" / "report.md").read_text()
+    shown = " | ".join(f"{100 * share:.2f}" for share in cell["parts"].values())
+    assert "| attack | apgd-ce | apgd-t | fab-t | square |\n|---|---:|---:|---:|---:|\n| autoattack, " in page
+    assert f" | {shown} |\n" in page
 
 
 def test_each_alone(runs: dict[str, Path], tmp_path: Path) -> None:

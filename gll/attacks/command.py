@@ -25,6 +25,7 @@ from gll.attacks.forecast import Forecast, outline
 from gll.attacks.gather import gather
 from gll.attacks.graphs import graph_in_words
 from gll.attacks.kept import keep_samples
+from gll.attacks.parts import parts_left_out
 from gll.attacks.patient import PatientConsole
 from gll.attacks.plots import Row, draw_curves, draw_distances, draw_images, draw_poison
 from gll.attacks.poisoned import poison_base, poisonable
@@ -116,6 +117,7 @@ def attack_run(request: Request, out: Path, reporter: Reporter) -> dict[str, Any
     notes = [*(f"{name} was left out: {reason}" for name, reason in without.items()), *unused]
     notes += [f"{cell} was begun and is not finished: it is in no table" for cell in unfinished]
     summary = _summary(target, groups, checks, notes) | {"poison": poison_base(target, out, reporter)}
+    summary["notes"] += parts_left_out(summary)
     write_json(out / "summary.json", summary)
     summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))
     with complete_file(out / "report.md") as part:

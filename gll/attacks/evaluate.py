@@ -103,6 +103,17 @@ class Outcome:
         known = ~np.isnan(shares) & (right > 0)
         return float((shares[known] * right[known]).sum() / right[known].sum()) if known.any() else math.nan
 
+    def parts(self) -> dict[str, float]:
+        """The error after each part of an ensemble; empty where that is not known of all samples."""
+        told = [chunk.notes.get("parts", {}) for chunk in self.chunks]
+        known = [part for part in told[0] if all(part in one for one in told)]
+        sizes = [len(chunk.success) for chunk in self.chunks]
+        return {part: float(np.average([one[part] for one in told], weights=sizes)) for part in known}
+
+    def left_out(self) -> dict[str, str]:
+        """Parts of an ensemble that could not be made, and why."""
+        return {part: why for chunk in self.chunks for part, why in chunk.notes.get("left_out", {}).items()}
+
     def inside(self, ball: Ball) -> NDArray[np.bool_]:
         """Which samples it has fooled inside that ball."""
         return self.success & ball.holds(self.ball, self.linf, self.l2)
@@ -120,6 +131,7 @@ class Outcome:
             "mean_squared_l2": float(np.square(self.l2).mean()),
             "zero_gradients": None if math.isnan(share) else share,
             "seconds": round(self.seconds, 3),
+            **{name: value for name, value in (("parts", self.parts()), ("left_out", self.left_out())) if value},
         }
 
 
@@ -318,7 +330,7 @@ def _chunk(attacked: Attacked, start: int, seconds: float) -> Chunk:
     names = ("clean", "predicted", "success", "linf", "l2")
     clean, predicted, success, linf, l2 = (getattr(attacked, name).cpu().numpy() for name in names)
     distances = (linf.astype(np.float64), l2.astype(np.float64))
-    made = Chunk(start, clean, predicted, success, *distances, attacked.zero_gradients, seconds)
+    made = Chunk(start, clean, predicted, success, *distances, attacked.zero_gradients, seconds, attacked.notes)
     return Chunk.from_dict(made.as_dict())  # rounded as in a file: an evaluation that was resumed is equal
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gll.attacks.graphs import is_joint
+from gll.attacks.parts import parts_grid
 from gll.attacks.tables import (
     Grid,
     attacks_grid,
@@ -33,6 +34,10 @@ def report(summary: Mapping[str, Any]) -> str:
     lines += ["", *footnotes(summary)]
     lines += ["", "## Checks", "", *about_checks(summary), "", checks_grid(summary).markdown()]
     lines += ["", "## Every attack", "", attacks_grid(summary).markdown()]
+    parts = parts_grid(summary)
+    if parts.rows:
+        lines += ["", "## Parts of AutoAttack", "", "The error in percent after each part, which goes on with what the"]
+        lines += ["parts before have left; a dash: it has no such part.", "", parts.markdown()]
     if summary.get("poison"):
         draws = summary["poison"][0]["draws"]
         lines += ["", "## Wrong labels in the base", "", poison_grid(summary).markdown(), ""]

@@ -98,6 +98,7 @@ class Chunk:
         linf, l2: distances.
         zero_gradients: share of samples whose first gradient was zero; NaN where none was used.
         seconds: how long it took.
+        notes: what the attack has to say besides (`Attacked.notes`), for JSON.
     """
 
     start: int
@@ -108,6 +109,7 @@ class Chunk:
     l2: NDArray[np.float64]
     zero_gradients: float
     seconds: float
+    notes: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         lengths = {len(getattr(self, name)) for name in PER_SAMPLE}
@@ -128,7 +130,8 @@ class Chunk:
         for name in ("linf", "l2"):
             found[name] = [float(f"{value:.9g}") for value in getattr(self, name)]
         share = self.zero_gradients
-        return {**found, "zero_gradients": None if math.isnan(share) else share, "seconds": round(self.seconds, 3)}
+        found |= {"zero_gradients": None if math.isnan(share) else share, "seconds": round(self.seconds, 3)}
+        return {**found, **({"notes": plain(self.notes)} if self.notes else {})}
 
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> Chunk:
@@ -143,6 +146,7 @@ class Chunk:
             np.array(values["l2"], dtype=np.float64),
             math.nan if share is None else float(share),
             float(values["seconds"]),
+            dict(values.get("notes", {})),
         )
 
 
