@@ -1,25 +1,42 @@
 """Tables of docs/robustness.md from what `gll reproduce adversarial` and `gll reproduce worst-case` have found.
 
-    python benchmarks/_attacked.py      draws docs/figures/robustness-by-attack.png
+    python benchmarks/_attacked.py      draws docs/figures/robustness-by-attack*.png, one for each data set
 
-The tables are written by `tables.py`.
+The tables are written by `tables.py`, what is said about them by `_attacked_words.py`. Data sets, seeds and ways of
+training that are run later come in by themselves.
 """
 
 from __future__ import annotations
 
-import json
-import statistics
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
-from gll.reproduce.experiment import load_experiment
-from gll.reproduce.tables import Shown
+from gll.reproduce.experiment import Experiment, load_experiment
+from gll.reproduce.robust import (
+    EVERY_CLASS,
+    NAMES,
+    NATURAL,
+    OURS,
+    ROBUST,
+    Contest,
+    contests,
+    headline,
+    radii,
+    shown_mean,
+    strongest,
+)
+from gll.reproduce.tables import LINEAR, Shown
+from gll.words import counted
 
-EXPERIMENTS = Path(__file__).resolve().parent.parent / "experiments"
+ROOT = Path(__file__).resolve().parent.parent
+EXPERIMENTS = ROOT / "experiments"
+FIGURES = ROOT / "docs" / "figures"
 HEADS = ("GLL", "WNLL", "linear", "MLP")
 COLUMNS = ("natural", "FGSM", "IFGSM", "CW")
-OURS = ("AutoAttack", "worst case")
+OURS_TOO = ("AutoAttack", "worst case")
+NOT_RUN = "Not run yet."
 VIEW = " with every class"
 # What an attack may see of a model, from little to all; rows of the table.
 ATTACKS: dict[str, Callable[[str], bool]] = {
@@ -27,65 +44,107 @@ ATTACKS: dict[str, Callable[[str], bool]] = {
     "PGD with neighbours held fixed": lambda name: name == "pgd with fixed neighbours",
     "no gradient: Square, 1,000 queries": lambda name: name.startswith("square"),
     "AutoAttack, standard": lambda name: name == "autoattack",
-    "PGD by a linear probe on its encoder": lambda name: name.startswith("pgd from"),
+    "PGD by the linear layer that a WNLL was trained by": lambda name: name.startswith("pgd from the linear layer"),
+    "PGD by a linear probe on its encoder": lambda name: name.startswith("pgd from a linear probe"),
     "towards features of other classes": lambda name: name == "features",
     "PGD with every class in sight": lambda name: name == f"pgd{VIEW}",
     "AutoAttack with every class in sight": lambda name: name == f"autoattack-gradients{VIEW}",
 }
+WORST = "worst case of all"
+AGAINST = f"{OURS}, against every class"
+MARKS = {OURS: ("o", "C0"), AGAINST: ("D", "C3"), "WNLL": ("v", "C4"), "linear": ("s", "C1"), "MLP": ("^", "C2")}
+Record = dict[str, Any]
 
 
-def records(name: str) -> list[dict[str, Any]]:
-    """The records of an experiment as it is asked for now, at every scale."""
-    experiment = load_experiment(EXPERIMENTS / name)
-    return [record for scale in experiment.scales for _, record in Shown(experiment, scale).found]
+@final
+@dataclass(frozen=True, eq=False)
+class Known:
+    """What the two experiments have come to, read once.
+
+    Args:
+        adversarial: at every scale but the smallest; the largest comes last.
+        worst: `worst-case`, at its largest scale.
+    """
+
+    adversarial: tuple[Shown, ...]
+    worst: Shown
+
+    @property
+    def experiment(self) -> Experiment:
+        """`adversarial`."""
+        return self.adversarial[-1].experiment
+
+    def records(self, data: str, head: str, training: str) -> list[Record]:
+        """Of `adversarial`, at the largest scale that has some."""
+        place = {"data": data, "head": head, "training": training}
+        found = [[record for at, record in shown.found if at == place] for shown in reversed(self.adversarial)]
+        return next((one for one in found if one), [])
+
+    def every(self) -> list[Record]:
+        """All records of both."""
+        return [record for shown in (*self.adversarial, self.worst) for _, record in shown.found]
+
+    def columns(self, data: str, training: str) -> dict[str, list[Record]]:
+        """Of `worst-case`, by the head of a column; after adversarial training also a GLL against every class."""
+        found = Contest(self.worst, data, training).records
+        other = Contest(self.worst, data, EVERY_CLASS).records.get(OURS) if training == ROBUST else None
+        named = found | ({AGAINST: other} if other else {})
+        return {name: named[name] for name in MARKS if name in named}
 
 
-def shown(values: Iterable[float], digits: int = 1) -> str:
-    """Mean ± standard deviation over seeds."""
-    values = list(values)
-    spread = f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
-    return f"{statistics.fmean(values):.{digits}f}{spread}" if values else "–"
+def known(root: Path = EXPERIMENTS) -> Known:
+    """Read it."""
+    adversarial, worst = (load_experiment(root / name) for name in ("adversarial", "worst-case"))
+    scales = [scale for scale in adversarial.scales if scale != "smoke"]
+    return Known(tuple(Shown(adversarial, scale) for scale in scales), Shown(worst, worst.scales[-1]))
 
 
-def provenance(found: list[dict[str, Any]]) -> str:
-    parts = {
-        key: {part for record in found for part in str(record[key]).split(", ")} for key in ("commit", "device", "seed")
-    }
+def provenance(found: list[Record]) -> str:
+    parts = {key: {part for record in found for part in str(record[key]).split(", ")} for key in ("commit", "device")}
     about = {key: ", ".join(sorted(values)) for key, values in parts.items()}
-    return f"<small>commits {about['commit']}, {about['device']}, seeds {about['seed']}; several runs at a time</small>"
+    return f"<small>commits {about['commit']}, {about['device']}; several runs at a time; {LINEAR}</small>"
 
 
-def paper_protocol(data: str) -> str:
+def paper_protocol(known: Known, data: str) -> str:
     """Errors in the paper's protocol, the paper's in brackets; beside them the worst case, and checks that failed."""
-    found = [record for record in records("adversarial") if record["place"]["data"] == data]
-    paper = json.loads((EXPERIMENTS / "adversarial" / "expected.json").read_text())["values"]
-    head = ["training", "head", *COLUMNS, *(f"**{name}**" for name in OURS), "checks that failed"]
-    lines = [f"| {' | '.join(head)} |", "|---|---|" + "---:|" * (len(COLUMNS) + len(OURS)) + "---|"]
-    for training in ("natural", "robust"):
+    paper = known.experiment.expected["values"]
+    head = ["training", "head", "seeds", *COLUMNS, *(f"**{name}**" for name in OURS_TOO), "checks that failed"]
+    lines = [f"| {' | '.join(head)} |", "|---|---|" + "---:|" * (1 + len(COLUMNS) + len(OURS_TOO)) + "---|"]
+    every: list[Record] = []
+    for training in (NATURAL, ROBUST):
         for name in HEADS:
-            place = {"data": data, "head": name, "training": training}
-            full = [record for record in found if record["place"] == place and record["scale"] == "full"]
-            mine = full or [record for record in found if record["place"] == place]
+            mine = known.records(data, name, training)
             if not mine:
                 continue
+            every += mine
             theirs = paper.get(f"{data}, {name}, {training}", {})
-            cells = []
+            cells = [str(len(mine))]
             for figure in COLUMNS:
                 brackets = f" ({theirs[figure]:g})" if figure in theirs else ""
-                cells.append(shown((r["values"][figure] for r in mine), 2) + brackets)
-            cells += [shown(r["values"][figure] for r in mine) for figure in OURS]
-            checks = [check for record in mine for check in record["more"]["summary"]["checks"]]
-            failed = dict.fromkeys(check["name"] for check in checks if not check["passed"])
+                cells.append(shown_mean(values(mine, figure), 2) + brackets)
+            cells += [shown_mean(values(mine, figure)) for figure in OURS_TOO]
+            failed = dict.fromkeys(name for record in mine for name in failed_checks(record["more"]["summary"]))
             epochs = dict.fromkeys(str(record["config"]["train.epochs"]) for record in mine)
             how = f"{training}, {', '.join(epochs)} epochs"
             lines.append(f"| {how} | {name} | {' | '.join(cells)} | {', '.join(failed) or 'none'} |")
-    return "\n".join([*lines, "", f"{times(found)} {provenance(found)}"])
+    return "\n".join([*lines, "", f"{times(known, data)}{provenance(every)}"]) if every else NOT_RUN
 
 
-def times(found: list[dict[str, Any]]) -> str:
+def values(found: list[Record], figure: str) -> list[float]:
+    """In percent, of every seed."""
+    return [float(r["values"][figure]) for r in found if r["values"].get(figure) is not None]
+
+
+def failed_checks(summary: dict[str, Any]) -> list[str]:
+    return [check["name"] for check in summary["checks"] if not check["passed"]]
+
+
+def times(known: Known, data: str) -> str:
     """Seconds of the paper's attacks on a graph, at the ε and c of its table."""
-    first = next(r for r in found if r["place"]["head"] == "GLL" and r["place"]["training"] == "natural")
-    summary = first["more"]["summary"]
+    found = known.records(data, OURS, NATURAL)
+    if not found:
+        return ""
+    summary = found[0]["more"]["summary"]
     attacks = [attack for group in summary["groups"] for attack in group["attacks"]]
     words = []
     for name in ("fgsm", "ifgsm", "cw-paper"):
@@ -95,48 +154,46 @@ def times(found: list[dict[str, Any]]) -> str:
         words.append(
             f"{name} ({steps} step{'s' if steps > 1 else ''}, {one['chunk']:,} samples) {one['seconds']:.1f} s"
         )
-    return f"Seconds on the graph, beside a dozen other runs on the same GPU: {', '.join(words)}."
+    return f"Seconds on the graph, beside other runs on the same GPU: {', '.join(words)}. "
 
 
-def strongest(wanted: Callable[[str], bool]) -> Callable[[dict[str, Any], float], float | None]:
-    """The largest error of the attacks with such a name, at one ε."""
-
-    def error(summary: dict[str, Any], eps: float) -> float | None:
-        attacks = [a for g in summary["groups"] for a in g["attacks"] if a["settings"].get("eps") == eps]
-        return max((a["error"] for a in attacks if wanted(a["attack"])), default=None)
-
-    return error
-
-
-def by_attack(data: str) -> str:
-    """After adversarial training, every sample in a graph of its own: the strongest attack of every kind."""
-    found = [r for r in records("worst-case") if r["place"] | {"data": data, "training": "robust"} == r["place"]]
-    present = [name for name in HEADS if any(record["place"]["head"] == name for record in found)]
-    radii = sorted({w["eps"] for r in found for g in r["more"]["alone"]["groups"] for w in g["worst"]})
-    head = ["attack", *(f"{name}, ε = {eps:g}" for eps in radii for name in present)]
+def by_attack(known: Known, data: str, training: str, figures: Path = FIGURES) -> str:
+    """Every sample in a graph of its own: the strongest attack of every kind. A picture below, if it was drawn."""
+    found = known.columns(data, training)
+    every = [record for group in found.values() for record in group]
+    if not every:
+        return NOT_RUN
+    eps_of = radii(every)
+    head = ["attack", *(f"{name}, ε = {eps:g}" for eps in eps_of for name in found)]
     lines = [f"| {' | '.join(head)} |", "|---|" + "---:|" * (len(head) - 1)]
 
     def row(title: str, figure: Callable[[dict[str, Any], float], float | None], bold: bool = False) -> str:
         cells = []
-        for eps in radii:
-            for name in present:
-                values = [figure(r["more"]["alone"], eps) for r in found if r["place"]["head"] == name]
-                text = shown(100 * value for value in values if value is not None)
+        for eps in eps_of:
+            for group in found.values():
+                shares = [figure(record["more"]["alone"], eps) for record in group]
+                text = shown_mean([100 * share for share in shares if share is not None])
                 cells.append(f"**{text}**" if bold else text)
         return f"| {f'**{title}**' if bold else title} | {' | '.join(cells)} |"
-
-    def worst(summary: dict[str, Any], eps: float) -> float | None:
-        return max((w["error"] for g in summary["groups"] for w in g["worst"] if w["eps"] == eps), default=None)
 
     def zero(summary: dict[str, Any], eps: float) -> float | None:
         attacks = [a for g in summary["groups"] for a in g["attacks"] if a["settings"].get("eps") == eps]
         return max((a["zero_gradients"] for a in attacks if a["attack"] == "pgd"), default=None)
 
+    lines.append(f"| seeds | {' | '.join(str(len(group)) for _ in eps_of for group in found.values())} |")
     lines.append(row("none", lambda summary, eps: summary["groups"][0]["natural"]))
-    lines += [row(title, strongest(wanted)) for title, wanted in ATTACKS.items()]
-    lines.append(row("worst case of all", worst, bold=True))
+    made = [row(title, lambda s, eps, wanted=wanted: strongest(s, eps, wanted)) for title, wanted in ATTACKS.items()]
+    lines += [line for line in made if line.count("–") < len(head) - 1]
+    lines.append(row(WORST, worst, bold=True))
     lines.append(row("gradients that are exactly zero", zero))
-    return "\n".join([*lines, "", provenance(found)])
+    picture = figures / figure_of(data)
+    drawn = ["", f"![error by what the attacker sees](figures/{picture.name})"] if training == ROBUST else []
+    return "\n".join([*lines, "", provenance(every), *(drawn if picture.is_file() else [])])
+
+
+def worst(summary: dict[str, Any], eps: float) -> float | None:
+    """The share of samples that some attack has fooled."""
+    return max((w["error"] for g in summary["groups"] for w in g["worst"] if w["eps"] == eps), default=None)
 
 
 def against(record: dict[str, Any], _: dict[int, str]) -> str:
@@ -144,44 +201,83 @@ def against(record: dict[str, Any], _: dict[int, str]) -> str:
     groups: dict[str, list[dict[str, Any]]] = {}
     for row in record["rows"]:
         groups.setdefault(f"{row['run']['head']}, {row['run']['training'].rpartition('against ')[2]}", []).append(row)
-    radii = sorted({worst["eps"] for row in record["rows"] for g in row["groups"] for worst in g["worst"]})
-    head = ["head, training against", "seeds", "natural", *(f"worst case, ε = {eps:g}" for eps in radii)]
+    eps_of = sorted({worst["eps"] for row in record["rows"] for g in row["groups"] for worst in g["worst"]})
+    head = ["head, training against", "seeds", "natural", *(f"worst case, ε = {eps:g}" for eps in eps_of)]
     lines = [f"| {' | '.join(head)} |", "|---|" + "---:|" * (len(head) - 1)]
     for name, rows in groups.items():
-        cells = [shown(100 * row["groups"][0]["natural"] for row in rows)]
-        for eps in radii:
-            worst = [max(w["error"] for g in row["groups"] for w in g["worst"] if w["eps"] == eps) for row in rows]
-            cells.append(shown(100 * error for error in worst))
+        cells = [shown_mean([100 * row["groups"][0]["natural"] for row in rows])]
+        for eps in eps_of:
+            errors = [max(w["error"] for g in row["groups"] for w in g["worst"] if w["eps"] == eps) for row in rows]
+            cells.append(shown_mean([100 * error for error in errors]))
         lines.append(f"| {name} | {len(rows)} | {' | '.join(cells)} |")
     commits = ", ".join(sorted({row["environment"]["commit"] for row in record["rows"]}))
     return "\n".join([*lines, "", f"<small>commits {commits}, CPU, {record['rows'][0]['samples']:,} samples</small>"])
 
 
-def draw(data: str, path: Path) -> None:
-    """Error at twice the trained ε by what the attacker sees, a mark for every seed."""
+def attacked(known: Known) -> dict[str, str]:
+    """Every table of both experiments, and what is said about them, by its name."""
+    from _attacked_words import answers, beside_the_paper, claims, order
+
+    made = {"attacked-claims": claims(known), "attacked-headline": headline(known.worst)}
+    made["attacked-answers"] = answers(known, ROBUST, EVERY_CLASS)
+    made["attacked-answers-natural"] = answers(known, NATURAL)
+    for data in NAMES:
+        made[f"attacked-{data}"] = paper_protocol(known, data)
+        made[f"attacked-{data}-paper"] = beside_the_paper(known, data)
+        made[f"attacked-{data}-order"] = order(known, data)
+        made |= {f"attacked-{data}-{training}": by_attack(known, data, training) for training in (ROBUST, NATURAL)}
+    return made
+
+
+def figure_of(data: str) -> str:
+    """The picture of a data set."""
+    return f"robustness-by-attack{'' if data == 'mnist' else f'-{data}'}.png"
+
+
+def draw(known: Known, data: str, path: Path) -> None:
+    """Error at the largest ε by what the attacker sees, a mark for every seed; the worst case in the last row."""
     import matplotlib.pyplot as plt
 
-    found = [r for r in records("worst-case") if r["place"] | {"data": data, "training": "robust"} == r["place"]]
-    eps = max(w["eps"] for r in found for g in r["more"]["alone"]["groups"] for w in g["worst"])
-    figure, axes = plt.subplots(figsize=(7.5, 3.6), layout="constrained")
-    marks = {"GLL": ("o", "C0"), "linear": ("s", "C1"), "MLP": ("^", "C2")}
-    for place, (title, wanted) in enumerate(reversed(ATTACKS.items())):
-        for shift, (name, (mark, colour)) in enumerate(marks.items()):
-            values = [strongest(wanted)(r["more"]["alone"], eps) for r in found if r["place"]["head"] == name]
-            errors = [100 * value for value in values if value is not None]
-            heights = [place + 0.2 * (1 - shift)] * len(errors)
-            label = f"{name} head" if title.startswith("its own") else None
-            axes.plot(errors, heights, mark, color=colour, markersize=5, label=label)
-    axes.set_yticks(range(len(ATTACKS)), [title.split(",")[0] for title in reversed(ATTACKS)])
-    axes.set_ylim(-0.5, len(ATTACKS) - 0.5)
-    for place in range(0, len(ATTACKS), 2):
-        axes.axhspan(place - 0.5, place + 0.5, color="0.96", zorder=0)
-    axes.set_xlim(0, 100)
-    axes.set_xlabel(f"error in percent at ε = {eps:g}, twice that of the training")
+    found = known.columns(data, ROBUST)
+    eps = max(radii([record for group in found.values() for record in group]))
+    rows: dict[str, Callable[[dict[str, Any]], float | None]] = {
+        title: lambda s, wanted=wanted: strongest(s, eps, wanted) for title, wanted in ATTACKS.items()
+    }
+    rows[WORST] = lambda summary: worst(summary, eps)
+    shares = {
+        (title, name): [share for record in group if (share := figure(record["more"]["alone"])) is not None]
+        for title, figure in rows.items()
+        for name, group in found.items()
+    }
+    titles = [title for title in rows if any(shares[title, name] for name in found)]
+    figure, axes = plt.subplots(figsize=(8, 0.36 * len(titles) + 1.1), layout="constrained")
+    for place, title in enumerate(reversed(titles)):
+        for number, name in enumerate(found):
+            height = place + 0.5 * (0.5 - (number + 0.5) / len(found))
+            errors = [100 * share for share in shares[title, name]]
+            label = f"{name} ({counted(len(found[name]), 'seed')})" if place == 0 else None
+            mark, colour = MARKS[name]
+            axes.plot(errors, [height] * len(errors), mark, color=colour, markersize=5, label=label)
+        if place % 2 == 0:
+            axes.axhspan(place - 0.5, place + 0.5, color="0.96", zorder=0)
+    axes.set_yticks(range(len(titles)), [title.split(",")[0].split(": the ")[0] for title in reversed(titles)])
+    axes.get_yticklabels()[0].set_fontweight("bold")
+    axes.set_ylim(-0.5, len(titles) - 0.5)
+    axes.set_xlim(-1, 101)
+    axes.set_xlabel(f"{NAMES[data]}: error in percent at ε = {eps:g}, twice that of the training")
     axes.grid(axis="x", alpha=0.3)
-    axes.legend(loc="upper right", fontsize=8)
+    figure.legend(loc="outside upper center", ncols=len(found), fontsize=8, frameon=False)
     figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def main() -> None:
+    found = known()
+    for contest in contests(found.worst, ROBUST):
+        path = FIGURES / figure_of(contest.data)
+        draw(found, contest.data, path)
+        print(f"drew {path}")
 
 
 if __name__ == "__main__":
-    draw("mnist", EXPERIMENTS.parent / "docs" / "figures" / "robustness-by-attack.png")
+    main()

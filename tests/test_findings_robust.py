@@ -100,7 +100,7 @@ def test_new_data_and_new_training_are_taken_up(tmp_path: Path) -> None:
     assert words.endswith("on FashionMNIST (2 seeds).**")
     (against,) = robust.sentences(after, "robust, every class")
     assert against.startswith("**MNIST, a GLL trained against every class: yes** (2 seeds).")
-    assert "at twice the ε a GLL **30.1 ± 0.1**, a linear layer **67.5 ± 3.5**, an MLP **71.5 ± 0.7**;" in against
+    assert "at ε = 2 a GLL **30.1 ± 0.1**, a linear layer **67.5 ± 3.5**, an MLP **71.5 ± 0.7**;" in against
     lines = robust.table(after).splitlines()
     assert [line.split(" | ")[:2] for line in lines[2:8]] == [
         ["| MNIST, GLL", "2"],

@@ -62,6 +62,9 @@ def findings(tmp_path: Path) -> Findings:
         ("run mine; mlp", "**30.00 ± 14.14**"),
         ("run mine; gll", "**10.00**"),
         ("ratio train", "**1.5 to 2.5**"),
+        ("run-seeds mine", "2"),
+        ("seeds heads; gll", "2 seeds"),
+        ("status heads", "small: 3 of 4 cells; full: not run"),
     ],
 )
 def test_a_number_is_written_again(findings: Findings, mark: str, value: str) -> None:

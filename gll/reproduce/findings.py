@@ -11,6 +11,7 @@
     ratio train, ratio test            seconds of a step, GLL over an MLP: from the smallest to the largest
     paper-ratio training, testing      the same in the paper
     settings EXPERIMENT; PLACE; CONFIG what differs between the experiment at its largest scale and a config
+    status EXPERIMENT                  how far it is at every scale
     how-far                            experiments that are done, in part, or not run
     compared                           a line for each that was run, beside the paper
     headline, contest                  who is more robust after adversarial training: the answer, and a table
@@ -83,6 +84,7 @@ class Findings:
             "ratio": self.ratio,
             "paper-ratio": self.paper_ratio,
             "settings": self.settings,
+            "status": self.status,
             "how-far": lambda: how_far(self.states),
             "compared": self.compared,
             "headline": lambda: robust.headline(self._largest("worst-case")),
@@ -165,6 +167,11 @@ class Findings:
         for title, values in (("paper", theirs), ("ours", ours)):
             lines.append(f"| {title} | {' | '.join(_told(key, values) for key in keys)} |")
         return _block("\n".join(lines))
+
+    def status(self, name: str) -> str:
+        """In a few words."""
+        require_name("experiment", name, self.experiments)
+        return "; ".join(f"{scale}: {shown.status}" for scale, shown in self.states[name].items())
 
     def compared(self) -> str:
         """A line for every experiment and scale that was run."""

@@ -120,9 +120,9 @@ class Contest:
     def sentence(self) -> str:
         """The answer with its numbers."""
         parts = []
-        for multiple, words in ((2, "at twice the ε"), (1, "at the ε itself")):
+        for multiple, eps in sorted(zip(AT, radii(self.records[OURS]), strict=True), reverse=True):
             numbers = [f"{HEADS[head]} **{shown_mean(self.values(head, AT[multiple]))}**" for head in self.heads]
-            parts.append(f"{words} {', '.join(numbers)}")
+            parts.append(f"at ε = {eps:g} {', '.join(numbers)}")
         return f"**{self.title}: {self.answer}** ({self.seeds}). Worst case {'; '.join(parts)}."
 
     @property

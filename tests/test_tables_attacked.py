@@ -1,0 +1,91 @@
+"""Records that are made later come into the tables and answers of docs/robustness.md without an edit."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import shutil
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from gll.reproduce.experiment import load_experiment
+from gll.reproduce.kinds import kind_of
+from gll.reproduce.records import add_records, read_records
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """benchmarks/_attacked.py; and a copy of the two experiments, which a test may add to."""
+    monkeypatch.setattr(sys, "path", [str(ROOT / "benchmarks"), *sys.path])
+    for name in ("adversarial", "worst-case"):
+        shutil.copytree(ROOT / "experiments" / name, tmp_path / name, ignore=shutil.ignore_patterns("arrays"))
+    return importlib.import_module("_attacked")
+
+
+def pretend(folder: Path, scale: str, old: str, new: str, **values: float) -> None:
+    """Records of one place as if they were those of another, every seed; `values` are put in their place."""
+    experiment = load_experiment(folder)
+    cells = kind_of(experiment).cells(experiment, scale)
+    known = read_records(folder / "results.json")
+    source = next(known[cell.key] for cell in cells if cell.point.name == old and cell.key in known)
+    made = []
+    for cell in cells:
+        if cell.point.name == new:
+            changed = source["values"] | {name.replace("_", " "): value for name, value in values.items()}
+            own = {"key": cell.key, "cell": cell.title, "seed": cell.point.seed, "place": dict(cell.point.place)}
+            made.append({**source, **own, "scale": scale, "values": changed, "date": "9"})
+    assert add_records(folder / "results.json", made) == len(made) > 0
+
+
+def test_what_is_not_run_is_said(module: ModuleType, tmp_path: Path) -> None:
+    for name in ("adversarial", "worst-case"):
+        (tmp_path / name / "results.json").unlink()
+    made = module.attacked(module.known(tmp_path))
+    assert made["attacked-fashionmnist-robust"] == made["attacked-mnist-natural"] == "Not run yet."
+    assert made["attacked-mnist"] == made["attacked-answers"] == made["attacked-headline"] == "Not run yet."
+    assert "| AutoAttack alone is enough to judge a graph head | not run yet |" in made["attacked-claims"]
+
+
+def test_a_new_data_set_and_new_trainings_come_in(module: ModuleType, tmp_path: Path) -> None:
+    before, folder = module.attacked(module.known(tmp_path)), tmp_path / "worst-case"
+    for head in ("GLL", "linear", "MLP"):
+        for training in ("robust", "natural"):
+            pretend(folder, "full", f"mnist, {head}, robust", f"fashionmnist, {head}, {training}")
+    pretend(folder, "full", "mnist, GLL, robust", "mnist, GLL, robust, every class")
+    pretend(folder, "full", "mnist, linear, robust", "mnist, WNLL, robust")
+    known = module.known(tmp_path)
+    after = module.attacked(known)
+    assert "FashionMNIST (3 seeds)" in after["attacked-headline"]
+    head = after["attacked-mnist-robust"].splitlines()[0]
+    names = ("GLL", "GLL, against every class", "WNLL", "linear", "MLP")
+    assert head == "| attack | " + " | ".join(f"{name}, ε = {eps}" for eps in (0.1, 0.2) for name in names) + " |"
+    assert "**worst case of all**" in after["attacked-fashionmnist-robust"]
+    assert "FashionMNIST" in after["attacked-answers-natural"]
+    assert "against every class" in after["attacked-answers"]
+    assert after["attacked-mnist"] == before["attacked-mnist"]
+    picture = tmp_path / module.figure_of("fashionmnist")
+    assert picture.name not in module.by_attack(known, "fashionmnist", "robust", tmp_path)
+    module.draw(known, "fashionmnist", picture)
+    drawn = module.by_attack(known, "fashionmnist", "robust", tmp_path)
+    assert drawn.endswith("![error by what the attacker sees](figures/robustness-by-attack-fashionmnist.png)")
+    assert picture.stat().st_size > 5000
+
+
+def test_longer_training_takes_the_place_of_a_shorter_one(module: ModuleType, tmp_path: Path) -> None:
+    folder = tmp_path / "adversarial"
+    pretend(folder, "full", "mnist, GLL, natural", "mnist, GLL, robust", natural=0.6, FGSM=2.5, IFGSM=3.3, CW=2.4)
+    known = module.known(tmp_path)
+    rows = [line for line in module.paper_protocol(known, "mnist").splitlines() if line.startswith("| robust")]
+    assert rows[0].startswith("| robust, 100 epochs | GLL | 3 |")
+    assert "2.50 ± 0.00 (2.28)" in rows[0]
+    assert (
+        "| GLL | robust, 100 epochs, 3 seeds | agree: natural, FGSM; higher: IFGSM, CW |"
+        in module.attacked(known)["attacked-mnist-paper"]
+    )
+    found = json.loads((folder / "results.json").read_text())["records"]
+    assert any(record["scale"] == "small" for record in found)  # still there, and not shown
