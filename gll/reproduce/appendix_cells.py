@@ -6,15 +6,14 @@ B.2: a run with a plain head is tested by a graph, and attacked by the gradient 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, final
 
-from gll.names import require_options
+from gll.reproduce.attack_cells import require_attack
 from gll.reproduce.experiment import Cell, Experiment
 from gll.reproduce.kinds import AbstractKind, Outcome, Place
-from gll.reproduce.train_cells import config_of, run_config, told, trained
+from gll.reproduce.train_cells import config_of, look_at_data, run_config, told, trained
 
 
 class AbstractAttacked(AbstractKind):
@@ -36,12 +35,19 @@ class AbstractAttacked(AbstractKind):
         return found
 
     @final
+    def look(self, experiment: Experiment, cells: Sequence[Cell]) -> dict[str, str]:
+        for cell in cells:
+            with experiment.named(cell.point):
+                require_attack(experiment, cell.point.options())
+        return look_at_data(experiment, cells)
+
+    @final
     def run(self, experiment: Experiment, cell: Cell, place: Place) -> Outcome:
         from gll.attacks.command import attack_run
         from gll.attacks.target import Request
 
         options = {k: tuple(v) if isinstance(v, list) else v for k, v in cell.point.options().items()}
-        require_options("attack of", experiment.name, options, [f.name for f in fields(Request)])
+        require_attack(experiment, options)
         run, _ = trained(run_config(experiment, cell, place), place)
         summaries, pictures = {}, dict[str, Path]()
         for name, view in self.views.items():

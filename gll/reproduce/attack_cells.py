@@ -6,7 +6,7 @@ One run can be attacked in several ways, on other samples or in another graph: o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, final
 from gll.names import require_options
 from gll.reproduce.experiment import Cell, Experiment
 from gll.reproduce.kinds import AbstractKind, Outcome, Place
-from gll.reproduce.train_cells import config_of, run_config, told, trained
+from gll.reproduce.train_cells import config_of, look_at_data, run_config, told, trained
 
 if TYPE_CHECKING:
     from gll.attacks.target import Request
@@ -30,6 +30,13 @@ class AttackKind(AbstractKind):
             for point in experiment.points(scale)
         ]
 
+    def look(self, experiment: Experiment, cells: Sequence[Cell]) -> dict[str, str]:
+        for cell in cells:
+            with experiment.named(cell.point):
+                for options in parts_of(cell.point.options()).values():
+                    require_attack(experiment, options)
+        return look_at_data(experiment, cells)
+
     def run(self, experiment: Experiment, cell: Cell, place: Place) -> Outcome:
         from gll.attacks.command import attack_run
         from gll.attacks.tables import merged
@@ -37,7 +44,7 @@ class AttackKind(AbstractKind):
 
         parts = parts_of(cell.point.options())
         for options in parts.values():
-            require_options("attack of", experiment.name, options, [f.name for f in fields(Request)])
+            require_attack(experiment, options)
         run, result = trained(run_config(experiment, cell, place), place)
         values: dict[str, float | None] = {}
         joint: list[dict[str, Any]] = []
@@ -58,6 +65,13 @@ class AttackKind(AbstractKind):
                 joint.append(summary)
         values["test"] = None if result["error"] is None else 100 * result["error"]
         return Outcome(values, ({"summary": merged(joint)} if joint else {}) | apart, pictures=pictures)
+
+
+def require_attack(experiment: Experiment, options: Iterable[str]) -> None:
+    """Raise where `gll attack` has no such option."""
+    from gll.attacks.target import Request
+
+    require_options("attack of", experiment.name, options, [f.name for f in fields(Request)])
 
 
 def parts_of(options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

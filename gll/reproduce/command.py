@@ -9,19 +9,27 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import final
+from typing import TYPE_CHECKING, final
 
 from rich.console import Console
-from rich.markdown import Markdown
-from rich.table import Table
 from rich.text import Text
 
+from gll.files import complete_file
 from gll.names import require_name
+from gll.reproduce.choice import chosen, why_none
 from gll.reproduce.experiment import Experiment, ExperimentError, load_all
 from gll.reproduce.limit import Limit
-from gll.reproduce.records import add_records, done_records, read_records
-from gll.reproduce.tables import Shown, pages, section, states_of
+from gll.reproduce.records import add_records, read_records
+from gll.reproduce.show import show_list, show_run
+from gll.reproduce.tables import pages
 from gll.terminal import error_console, said_by
+from gll.words import counted
+
+if TYPE_CHECKING:
+    from gll.reproduce.work import Work
+
+PARENT = "GLL_REPRODUCE_PARENT"  # the process that shares its work with this one, if there is one
+WHOLE = "use a whole checkout, or a folder of experiments that has no docs/ beside it"
 
 
 @final
@@ -54,27 +62,20 @@ def find_experiments(given: Path | None) -> Path:
     return here if here.is_dir() else Path(__file__).resolve().parents[2] / "experiments"
 
 
-def show_list(experiments: Mapping[str, Experiment], console: Console) -> None:
-    """All experiments with their status."""
-    table = Table(title="gll reproduce NAME --scale smoke|small|full")
-    for name in ("name", "in the paper", "what", "cells", "small", "full"):
-        table.add_column(name)
-    for name, experiment in experiments.items():
-        states = states_of(experiment)
-        words = [_state(states[s]) if s in states else "–" for s in ("small", "full")]
-        cells = " / ".join(str(shown.total) for shown in states.values())
-        table.add_row(name, experiment.text["paper"], experiment.text["title"], cells, *words)
-    console.print(table)
-
-
-def _state(shown: Shown) -> str:
-    old = f" ({shown.old} of other settings)" if shown.old else ""
-    return f"{shown.status}{old}"
-
-
 def write_pages(experiments: Mapping[str, Experiment], check: bool, console: Console) -> int:
-    """Write the pages again, or say which are out of date. Returns the exit code."""
-    stale = {path: text for path, text in pages(experiments).items() if not _holds(path, text)}
+    """Write the pages again, or say which are out of date. Returns the exit code.
+
+    Raises:
+        ExperimentError: a page beside the experiments speaks of what is not there, as in a copy of some folders.
+    """
+    beside = next(iter(experiments.values())).folder.resolve().parent.parent / "docs"
+    try:
+        found = pages(experiments)
+    except FileNotFoundError as error:
+        raise ExperimentError(f"the pages in {beside} need {error.filename}, which is not there: {WHOLE}") from None
+    except KeyError as error:
+        raise ExperimentError(f"the pages in {beside} speak of {error}, which is not there: {WHOLE}") from None
+    stale = {path: text for path, text in found.items() if not _holds(path, text)}
     for path, text in stale.items():
         if check:
             error_console().print(said_by("reproduce", f"{path} is out of date: run gll reproduce --tables"))
@@ -98,17 +99,28 @@ def merge(experiments: Mapping[str, Experiment], folder: Path, console: Console)
         raise ExperimentError(
             f"{folder} has no results of any experiment; give a copy of the folder `experiments` of the other machine"
         )
+    for unknown in sorted(path.parent.name for path in folder.glob("*/results.json")):
+        if unknown not in experiments:
+            console.print(Text(f"{unknown}: no experiment of this name is here; its results are left out"))
     for name, experiment in experiments.items():
-        other = folder / name
-        found = read_records(other / "results.json").values()
-        if strange := next((record for record in found if record["experiment"] != name), None):
+        other, path = folder / name, experiment.folder / "results.json"
+        found = read_records(other / "results.json")
+        if strange := next((record for record in found.values() if record["experiment"] != name), None):
             raise ExperimentError(f"{other / 'results.json'} holds records of {strange['experiment']}, not of {name}")
-        count = add_records(experiment.folder / "results.json", found)
+        here = read_records(path)
+        taken = add_records(path, found.values())
+        now = read_records(path)
+        new = {key[:8] for key, record in now.items() if here.get(key) != record}  # part of the names of arrays
         for array in sorted((other / "arrays").glob("*.*")):  # arrays and pictures
-            (experiment.folder / "arrays").mkdir(exist_ok=True)
-            (experiment.folder / "arrays" / array.name).write_bytes(array.read_bytes())
+            kept = experiment.folder / "arrays" / array.name
+            if not kept.is_file() or any(key in array.name for key in new):
+                kept.parent.mkdir(exist_ok=True)
+                with complete_file(kept) as part:
+                    part.write_bytes(array.read_bytes())
         if found:
-            console.print(Text(f"{name}: {count} records taken, {len(found) - count} were here already"))
+            differ = sum(record["values"] != now[key]["values"] for key, record in found.items())
+            but = f"; {differ} of these differ and are not later: ours stay" if differ else ""
+            console.print(Text(f"{name}: {taken} records taken, {len(found) - taken} were here already{but}"))
 
 
 def run_reproduce(request: Request, console: Console) -> int:
@@ -116,72 +128,111 @@ def run_reproduce(request: Request, console: Console) -> int:
     experiments = load_all(request.experiments)
     for name in request.names:
         require_name("experiment", name, experiments)
+    runs = bool(request.names or request.every)
     pages_too = request.tables or request.figures or request.check
-    if not (request.names or request.every or request.show or request.merge or pages_too):
+    if not (runs or request.show or request.merge or pages_too):
         raise ExperimentError(f"say which experiment: {', '.join(experiments)}; or --list, or --all")
+    if request.check and (runs or request.tables or request.figures or request.merge):
+        raise ExperimentError("--check only looks, and writes nothing: give it without other work")
+    if request.merge is not None and runs:
+        raise ExperimentError("--merge takes the results of all experiments, and runs none: leave the names out")
     if request.merge is not None:
         merge(experiments, request.merge, console)
     if request.show:
         show_list(experiments, console)
-    code = run_experiments(experiments, request, console) if request.names or request.every else 0
+    code = run_experiments(experiments, request, console) if runs else 0
     if request.figures:
         from gll.reproduce.figures import draw_all
 
         for path in draw_all(experiments, request.experiments.resolve().parent / "docs" / "figures"):
             console.print(Text(f"drew {path}"), soft_wrap=True)
     if pages_too:
-        code = code or write_pages(experiments, request.check and not request.tables, console)
+        code = code or write_pages(experiments, request.check, console)
     return code
 
 
 def run_experiments(experiments: Mapping[str, Experiment], request: Request, console: Console) -> int:
     """Run experiments, and show what came out. Returns the exit code."""
-    errors = error_console()
-    chosen = list(experiments) if request.every else list(request.names)
-    chosen = [name for name in chosen if not request.every or request.scale in experiments[name].scales]
-    problems: list[str] = []
-    limit = Limit(request.seconds)
+    errors, parent = error_console(), os.environ.get(PARENT)
+    limit = Limit(request.seconds, int(parent) if parent else None)
+    works = works_of(experiments, request, console)
+    before = {work.experiment.name: set(work.done()) for work in works}
+    crashed, stop = list[str](), ""
     try:
         with limit:
-            for name in chosen:
-                problems += [f"{name}: {text}" for text in _run_one(experiments[name], request, limit, console)]
+            for work in works:
+                crashed += _run_one(work, request, limit)
     except KeyboardInterrupt:
-        why = f"the {request.seconds:g} seconds are over" if limit.reached else "interrupted"
-        errors.print(said_by("reproduce", f"{why}; what is done is kept: the same command with --resume goes on"))
-        _show(experiments, chosen, request, console)
+        stop = f"{request.seconds:g} s are over" if limit.reached else "interrupted"
+    problems = [f"{work.experiment.name}: {text}" for work in works for text in work.problems()] or crashed
+    if parent is None:  # else the process that started this one tells
+        for work in works:
+            name, bad = work.experiment.name, stop or work.problems()
+            show_run(work.experiment, work.scale, work.only, before[name], work.root, console, only_new=bool(bad))
+        for problem in problems:
+            errors.print(said_by("reproduce", problem))
+        if stop:
+            errors.print(said_by("reproduce", f"{stop}; what is done is kept: the same command with --resume goes on"))
+    if stop:
         return 0 if limit.reached else 130
-    _show(experiments, chosen, request, console)
-    for problem in problems:
-        errors.print(said_by("reproduce", problem))
     return 1 if problems else 0
 
 
-def _run_one(experiment: Experiment, request: Request, limit: Limit, console: Console) -> list[str]:
-    from gll.reproduce.work import Work, command_of
+def works_of(experiments: Mapping[str, Experiment], request: Request, console: Console) -> list[Work]:
+    """What is to be done, looked at before the first of it is begun.
+
+    Raises:
+        ValueError: it cannot be done as asked.
+    """
+    from gll.reproduce.work import Work
     from gll.train.progress import Reporter
 
-    require_name(f"scale of {experiment.name}", request.scale, experiment.scales)
-    work = Work(experiment, request.scale, request.work, request.device, Reporter(console), request.only)
-    if request.only and not any(cell.matches(request.only) for cell in work.cells):
-        raise ExperimentError(
-            f"no cell of {experiment.name} is {', '.join(request.only)}; one is: {work.cells[-1].title}"
-        )
-    begun = work.begun()
-    if begun and not request.resume:
-        raise ExperimentError(
-            f"{len(begun)} cells of {experiment.name} were stopped before they were finished; add --resume to go on "
-            f"with them, or remove their folders; the first is {work.folder(begun[0])}"
-        )
-    if request.jobs == 1 or len(work.todo()) < 2:
-        return work.run()
+    errors, nothing, works = error_console(), list[str](), list[Work]()
+    names = [n for n, e in experiments.items() if request.scale in e.scales] if request.every else request.names
+    for name in dict.fromkeys(names):
+        require_name(f"scale of {name}", request.scale, experiments[name].scales)
+        work = Work(experiments[name], request.scale, request.work, request.device, Reporter(console), request.only)
+        if chosen(work.cells, request.only):
+            works.append(work)
+        else:
+            nothing.append(why_none(work.experiment, request.scale, request.only))
+    if not works:
+        raise ExperimentError("; ".join(nothing))
+    for said in nothing:
+        errors.print(said_by("reproduce", said, "yellow"))
+    for work in works:
+        begun = work.begun()
+        if begun and not request.resume:
+            cells = f"{counted(len(begun), 'cell')} of {work.experiment.name}"
+            first = f"; the first is {work.folder(begun[0])}" if len(begun) > 1 else f", {work.folder(begun[0])}"
+            raise ExperimentError(
+                f"{cells} {'was' if len(begun) == 1 else 'were'} stopped before the end; add --resume to go on, or "
+                f"remove {'its folder' if len(begun) == 1 else 'their folders'} to begin again{first}"
+            )
+        if not request.resume:
+            work.forget()
+        missing = work.look()
+        if missing and len(work.unready) < len(work.todo()) and PARENT not in os.environ:
+            for problem in missing:  # the others may take hours
+                errors.print(said_by("reproduce", f"left out: {problem}", "yellow"))
+    return works
+
+
+def _run_one(work: Work, request: Request, limit: Limit) -> list[str]:
+    """Run an experiment, here or in several processes. Returns what went wrong with these."""
+    from gll.reproduce.work import command_of
+
+    if request.jobs == 1 or len(work.todo()) - len(work.unready) < 2:
+        work.run()
+        return []
     left = None if request.seconds is None else max(1.0, limit.left - 5)
     return _share(command_of(work, left, request.experiments), request.jobs)
 
 
 def _share(command: Sequence[str], jobs: int) -> list[str]:
-    """The same command in several processes. Each has its share of the CPU's threads."""
+    """The same command in several processes. Each has its share of the CPU's threads, and stops if this one is gone."""
     threads = str(max(1, (os.cpu_count() or 1) // jobs))
-    environment = {"OMP_NUM_THREADS": threads, **os.environ}
+    environment = {"OMP_NUM_THREADS": threads, **os.environ, PARENT: str(os.getpid())}
     workers = []
     for _ in range(jobs):
         workers.append(subprocess.Popen([sys.executable, "-m", "gll", *command], env=environment))
@@ -196,19 +247,3 @@ def _share(command: Sequence[str], jobs: int) -> list[str]:
         raise
     bad = [code for code in codes if code != 0]
     return [f"{len(bad)} of {jobs} processes have failed (exit codes {bad}); see what they say"] if bad else []
-
-
-def _show(experiments: Mapping[str, Experiment], chosen: list[str], request: Request, console: Console) -> None:
-    """The tables of what was asked for. Of smoke only how many cells are done: its numbers mean nothing."""
-    for name in chosen:
-        experiment = experiments[name]
-        if request.scale != "smoke":
-            console.print(
-                Markdown(section(experiment, states_of(experiment)).replace("<small>", "").replace("</small>", ""))
-            )
-            continue
-        from gll.reproduce.kinds import kind_of
-
-        cells = kind_of(experiment).cells(experiment, request.scale)
-        done = done_records(experiment, cells, request.work)
-        console.print(Text(f"{name} (smoke): {len(done)} of {len(cells)} cells"))

@@ -20,16 +20,19 @@ import itertools
 import json
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, final
 
 from gll.names import require_name, require_options
+from gll.reproduce.words import has
 from gll.train.toml import written
 
 SCALES = ("smoke", "small", "full")
 KEYS = ("title", "paper", "kind", "order", "table", "axes", "run", "options", "scales")
 TABLE_KEYS = ("rows", "columns", "figures", "digits", "better", "figure")
+BETTER = ("lower", "higher", "exact")
 
 
 class ExperimentError(ValueError):
@@ -114,13 +117,18 @@ class Cell:
 
     @property
     def path(self) -> str:
-        """Where it is at work, below out/reproduce. What others need is shared by all experiments."""
-        return f"{self.role}/{self.key}" if self.role else f"{self.experiment}/{self.scale}/{self.folder}"
+        """Where it is at work, below out/reproduce. What others need all experiments share; smoke shares nothing."""
+        shared = self.role and self.scale != "smoke"
+        return f"{self.role}/{self.key}" if shared else f"{self.experiment}/{self.scale}/{self.folder}"
+
+    @property
+    def parts(self) -> list[str]:
+        """What it can be asked for by: its role, its name on each axis, "seed 0"."""
+        return self.title.split(", ")
 
     def matches(self, words: Iterable[str]) -> bool:
-        """Whether every word is one of its parts: a name on an axis, "seed 0", or its role."""
-        parts = {part.lower() for part in self.title.split(", ")}
-        return all(word.strip().lower() in parts for word in words if word.strip())
+        """Whether it has every word, or one of those with | between them; see `gll.reproduce.choice`."""
+        return all(has(self.parts, word) for word in words if word.strip())
 
 
 @final
@@ -173,6 +181,18 @@ class Experiment:
             late = [text for axis, name in place for text in more.get(axis, {}).get(name, ())]
             yield Point(place, seed, (*shared, *own, *at.get("set", ()), *late))
 
+    @contextmanager
+    def named(self, point: Point) -> Iterator[None]:
+        """What is wrong with the settings of a point is told with the file that says them.
+
+        Raises:
+            ExperimentError: in place of another ValueError.
+        """
+        try:
+            yield
+        except ValueError as error:
+            raise ExperimentError(f"{self.folder / 'config.toml'}: {point.name}: {error}") from None
+
     def paper(self, name: str, figure: str) -> tuple[float, float | None] | None:
         """The paper's value and its standard deviation (None: not given); None where it has no value."""
         found = self.expected["values"].get(name, {}).get(figure)
@@ -194,15 +214,18 @@ def load_experiment(folder: Path) -> Experiment:
     """Read the folder of an experiment.
 
     Raises:
-        ExperimentError: a file is missing or says something unknown.
+        ExperimentError: a file cannot be read, or says something unknown.
     """
     try:
-        source = (folder / "config.toml").read_text(encoding="utf-8")
+        file = folder / "config.toml"
+        source = file.read_text(encoding="utf-8")
         text = tomllib.loads(source)
-        expected = json.loads((folder / "expected.json").read_text(encoding="utf-8"))
-        _check(folder.name, text, expected)
+        _check(folder.name, text)
+        file = folder / "expected.json"
+        expected = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {"values": {}}
+        _check_expected(text, expected)
     except (OSError, ValueError) as error:
-        raise ExperimentError(f"experiment {folder.name}: {error}") from None
+        raise ExperimentError(f"experiment {folder.name}: {file}: {error}") from None
     comment = itertools.takewhile(lambda line: line.startswith("#"), source.splitlines())
     command, _, about = "\n".join(line.lstrip("# ").rstrip() for line in comment).partition("\n")
     return Experiment(folder, command, about.strip(), text, expected)
@@ -218,13 +241,17 @@ def load_all(root: Path) -> dict[str, Experiment]:
     return {one.name: one for one in sorted(found, key=lambda one: (one.text["order"], one.name))}
 
 
-def _check(name: str, text: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
-    """Refuse what is unknown, and values of the paper that belong to no cell."""
+def _check(name: str, text: Mapping[str, Any]) -> None:
+    """Refuse what is unknown in config.toml."""
     require_options("experiment", name, text, KEYS)
     missing = [key for key in KEYS if key not in text and key not in ("run", "options")]
     if missing:
-        raise ValueError(f"config.toml has no {missing[0]}")
+        raise ValueError(f"it has no {missing[0]}")
     require_options("table of", name, text["table"], TABLE_KEYS)
+    for key in ("rows", "figures"):
+        _require_names(f"{key} of [table]", text["table"].get(key))
+    if "better" in text["table"]:
+        require_name("better", text["table"]["better"], BETTER)
     axes = text["axes"]
     shown = [*text["table"]["rows"], *text["table"].get("columns", [])]
     if sorted(shown) != sorted(axes):
@@ -232,16 +259,36 @@ def _check(name: str, text: Mapping[str, Any], expected: Mapping[str, Any]) -> N
     for scale, at in text["scales"].items():
         require_name("scale", scale, SCALES)
         require_options("scale", scale, at, ("seeds", "only", "without", "set", "axes", "about"))
+        seeds = at.get("seeds")
+        if not isinstance(seeds, list) or not seeds or not all(type(seed) is int and seed >= 0 for seed in seeds):
+            raise ValueError(f"seeds of scale {scale} must be a list of whole numbers such as [0, 1, 2], got {seeds!r}")
         for axis, names in [*at.get("only", {}).items(), *at.get("axes", {}).items()]:
             require_name("axis", axis, axes)
             for value in names:
                 require_name(axis, value, axes[axis])
-    places = {name_of(dict(zip(axes, names, strict=True))) for names in itertools.product(*axes.values())}
+    places = _places(text)
     for left in (name for at in text["scales"].values() for name in at.get("without", ())):
         require_name("place to leave out", left, places)
+
+
+def _check_expected(text: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+    """Refuse values of the paper that belong to no cell."""
+    if not isinstance(expected.get("values"), dict):
+        raise ValueError('it has no "values", the paper\'s; {"values": {}} says that there are none')
+    places = _places(text)
     for place, values in expected["values"].items():
         require_name("place in expected.json", place, places)
         require_options("place", place, values, text["table"]["figures"])
+
+
+def _places(text: Mapping[str, Any]) -> set[str]:
+    axes = text["axes"]
+    return {name_of(dict(zip(axes, names, strict=True))) for names in itertools.product(*axes.values())}
+
+
+def _require_names(what: str, names: object) -> None:
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"{what} must be a list of names, got {names!r}")
 
 
 def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[str]:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
-from gll.names import require_name
+from gll.names import require_name, require_options
 from gll.reproduce.experiment import Cell, Experiment
 
 if TYPE_CHECKING:
@@ -66,6 +66,14 @@ class AbstractKind(ABC):
         """All cells, those that are needed before the others. Needs no PyTorch."""
 
     @abstractmethod
+    def look(self, experiment: Experiment, cells: Sequence[Cell]) -> dict[str, str]:
+        """Whether these cells can be run, before the first of them is. Returns why some cannot, by their key.
+
+        Raises:
+            ValueError: config.toml says what is unknown here.
+        """
+
+    @abstractmethod
     def run(self, experiment: Experiment, cell: Cell, place: Place) -> Outcome:
         """Do it, or go on with it.
 
@@ -76,6 +84,29 @@ class AbstractKind(ABC):
 
 class AbstractSimple(AbstractKind):
     """A kind whose settings are the options of a point."""
+
+    needed: ClassVar[tuple[str, ...]]
+    """Options that each of its points must have."""
+
+    def optional(self, experiment: Experiment) -> Collection[str]:
+        """Options that it may have beside."""
+        return ()
+
+    def check(self, options: Mapping[str, Any]) -> None:
+        """Raise ValueError where the value of an option cannot be."""
+
+    @final
+    def look(self, experiment: Experiment, cells: Sequence[Cell]) -> dict[str, str]:
+        known = [*self.needed, *self.optional(experiment)]
+        for cell in cells:
+            options = cell.point.options()
+            with experiment.named(cell.point):
+                require_options("kind", experiment.kind, options, known)
+                for name in self.needed:
+                    if name not in options:
+                        raise ValueError(f"it sets no options.{name}")
+                self.check(options)
+        return {}
 
     @final
     def cells(self, experiment: Experiment, scale: str) -> list[Cell]:

@@ -1,4 +1,7 @@
-"""A limit of seconds: after it the work is asked to stop, as by Ctrl-C, which everything here knows how to do."""
+"""When to stop: seconds are over, or the process that started this one is gone.
+
+The work is then asked to stop as by Ctrl-C, which everything here knows how to do.
+"""
 
 from __future__ import annotations
 
@@ -9,22 +12,27 @@ import time
 from types import TracebackType
 from typing import final
 
+LOOK_SECONDS = 1.0  # between two looks at the parent
+
 
 @final
 class Limit:
-    """While it is entered, this process gets one SIGINT when the seconds are over; then `reached` is True.
+    """While it is entered, this process gets one SIGINT when the seconds are over, or its parent is; then `reached` or
+    `orphaned` is True.
 
     with Limit(540) as limit:
         ...
 
     Args:
         seconds: until then; None: no limit.
+        parent: the process that must live on; None: none.
     """
 
-    def __init__(self, seconds: float | None) -> None:
-        self.seconds, self.reached, self.inside = seconds, False, False
+    def __init__(self, seconds: float | None, parent: int | None = None) -> None:
+        self.seconds, self.parent = seconds, parent
+        self.reached = self.orphaned = False
         self.end = float("inf") if seconds is None else time.monotonic() + seconds
-        self._timer: threading.Timer | None = None
+        self._left, self._ignored = threading.Event(), False
 
     @property
     def left(self) -> float:
@@ -32,21 +40,26 @@ class Limit:
         return self.end - time.monotonic()
 
     def __enter__(self) -> Limit:
-        self.inside = True
-        if self.seconds is not None:
-            self._timer = threading.Timer(max(self.left, 0.0), self._stop)
-            self._timer.daemon = True
-            self._timer.start()
+        if self.seconds is not None or self.parent is not None:
+            # A shell starts what it puts into the background with SIGINT ignored.
+            main = threading.current_thread() is threading.main_thread()
+            if main and signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+                signal.signal(signal.SIGINT, signal.default_int_handler)
+                self._ignored = True
+            threading.Thread(target=self._watch, daemon=True).start()
         return self
 
-    def _stop(self) -> None:
-        self.reached = True
-        if self.inside:
-            os.kill(os.getpid(), signal.SIGINT)
+    def _watch(self) -> None:
+        while not self._left.wait(max(0.0, min(self.left, LOOK_SECONDS))):
+            self.reached = self.left <= 0
+            self.orphaned = self.parent is not None and os.getppid() != self.parent
+            if self.reached or self.orphaned:
+                os.kill(os.getpid(), signal.SIGINT)
+                return
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.inside = False
-        if self._timer is not None:
-            self._timer.cancel()
+        self._left.set()
+        if self._ignored:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)

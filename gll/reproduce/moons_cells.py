@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import final
+from collections.abc import Mapping
+from typing import Any, final
 
 from gll.reproduce.experiment import Cell, Experiment
 from gll.reproduce.kinds import AbstractSimple, Outcome, Place
@@ -14,6 +15,15 @@ SAVE_SECONDS = 15.0  # between two checkpoints
 @final
 class MoonsKind(AbstractSimple):
     """Options: `tau`, a number or "softmax", and `epochs`. The seed is that of the initial weights."""
+
+    needed = ("tau", "epochs")
+
+    def check(self, options: Mapping[str, Any]) -> None:
+        tau, epochs = options["tau"], options["epochs"]
+        if not isinstance(epochs, int) or epochs < 1:
+            raise ValueError(f"options.epochs must be a whole number from 1, got {epochs!r}")
+        if tau != "softmax" and (not isinstance(tau, int | float) or not 0 <= tau < float("inf")):
+            raise ValueError(f'options.tau must be "softmax" or a number from 0, got {tau!r}')
 
     def run(self, experiment: Experiment, cell: Cell, place: Place) -> Outcome:
         from gll.moons import Study, snapshot_epochs

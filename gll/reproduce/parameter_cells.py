@@ -13,6 +13,8 @@ class ParametersKind(AbstractSimple):
     """Options: `encoder`, `channels`, `classes`, and `hidden`, the size of a head of one hidden layer (0: the paper's
     of three, D-D-128-32-C)."""
 
+    needed = ("encoder", "channels", "classes", "hidden")
+
     def run(self, experiment: Experiment, cell: Cell, place: Place) -> Outcome:
         from gll.nn.encoders import create_encoder
         from gll.nn.heads import create_head

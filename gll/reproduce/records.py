@@ -33,7 +33,9 @@ def read_records(path: Path) -> dict[str, Record]:
         if found["format"] != FORMAT:
             raise ValueError(f"its format is {found['format']!r}, not {FORMAT!r}")
         return {record["key"]: record for record in found["records"]}
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except KeyError as error:
+        raise ExperimentError(f"{path} cannot be read: it has no {error}, or one of its records has none") from None
+    except (OSError, ValueError, TypeError) as error:
         raise ExperimentError(f"{path} cannot be read: {error}") from None
 
 
@@ -50,12 +52,15 @@ def add_records(path: Path, more: Iterable[Record]) -> int:
 
 
 def done_records(experiment: Experiment, cells: Iterable[Cell], work: Path) -> dict[str, Record]:
-    """Records of these cells, by key: from results.json, or from the folders they were made in."""
+    """Records of these cells, by key: from results.json, or from the folders they were made in.
+
+    What smoke has made counts by its own folder alone, even where another scale has a cell of the same settings.
+    """
     stored = read_records(experiment.folder / "results.json")
     found = {}
     for cell in cells:
         own = read_record(work / cell.path)
-        record = own or stored.get(cell.key)
+        record = own or (None if cell.scale == "smoke" else stored.get(cell.key))
         if record is not None:
             found[cell.key] = record
     return found

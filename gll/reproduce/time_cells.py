@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from types import ModuleType
 from typing import Any, final
@@ -16,11 +17,13 @@ from gll.reproduce.experiment import Cell, Experiment, ExperimentError
 from gll.reproduce.kinds import AbstractSimple, Outcome, Place
 
 
-def benchmark(root: Path) -> ModuleType:
-    """benchmarks/training_step.py, as a module."""
-    path = root / "benchmarks" / "training_step.py"
-    if not path.is_file():
-        raise ExperimentError(f"times are taken by {path}, which is not there: use a checkout of gll")
+def benchmark(folder: Path) -> ModuleType:
+    """benchmarks/training_step.py, as a module: that beside the experiments, else that of this package's checkout."""
+    roots = (folder.resolve().parent.parent, Path(__file__).resolve().parents[2])
+    paths = [root / "benchmarks" / "training_step.py" for root in roots]
+    path = next((path for path in paths if path.is_file()), None)
+    if path is None:
+        raise ExperimentError(f"times are taken by {paths[0]}, which is not there: use a checkout of gll")
     sys.path.insert(0, str(path.parent))  # it imports its neighbour, record.py
     try:
         spec = importlib.util.spec_from_file_location("training_step", path)
@@ -37,13 +40,18 @@ def benchmark(root: Path) -> ModuleType:
 class TimesKind(AbstractSimple):
     """Options: `network`, `batch`, and `rounds`, `steps`, `warm`, `errors`, as those of the benchmark."""
 
+    needed = ("network", "batch")
+
+    def optional(self, experiment: Experiment) -> Collection[str]:
+        return inspect.signature(benchmark(experiment.folder).main).parameters
+
     def run(self, experiment: Experiment, cell: Cell, place: Place) -> Outcome:
         import torch
 
         from gll.train.model import find_device
 
         options = cell.point.options()
-        module = benchmark(experiment.folder.resolve().parent.parent)
+        module = benchmark(experiment.folder)
         before = torch.backends.cudnn.benchmark
         torch.backends.cudnn.benchmark = True
         try:

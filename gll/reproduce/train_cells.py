@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, final
@@ -20,6 +21,7 @@ from gll.train.config import Config, from_toml, with_values
 FREE_HEADS = ("gll", "knn")  # that need no training, as in gll/train/model.py, which needs PyTorch
 
 WARM_UP = "warm-up"
+OPTIONS = ("classes", "figure")
 # Where and how often things are written or looked at decides no result.
 FREE = {"name", "seed", "out", "device", "data.root", "train.save_every", "warmup.save_every", "warmup.from_run"}
 FREE |= {"test.every", "test.batch", "test.device"}
@@ -28,8 +30,35 @@ SHARED = ("model.encoder", "model.encoder_options", "train.autocast", "train.cha
 
 
 def config_of(experiment: Experiment, point: Point) -> Config:
-    """The config of a point."""
-    return from_toml(f'name = "{experiment.name}"', [*point.settings(), f"seed={point.seed}"])
+    """The config of a point.
+
+    Raises:
+        ExperimentError: config.toml says something unknown.
+    """
+    with experiment.named(point):
+        return from_toml(f'name = "{experiment.name}"', [*point.settings(), f"seed={point.seed}"])
+
+
+def look_at_data(experiment: Experiment, cells: Sequence[Cell]) -> dict[str, str]:
+    """Read the data of these cells, each data set once. Returns what is wrong with it, by the key of the cell."""
+    from gll.data import DataError
+    from gll.train.model import load_data
+
+    found: dict[str, str] = {}
+    problems: dict[tuple[Any, ...], str] = {}
+    for cell in cells:
+        config = config_of(experiment, cell.point)
+        c = config.data
+        data = (c.name, c.root, c.pad, c.size, c.channels)
+        if data not in problems:
+            try:
+                load_data(config)
+                problems[data] = ""
+            except DataError as error:
+                problems[data] = str(error)
+        if problems[data]:
+            found[cell.key] = problems[data]
+    return found
 
 
 def told(config: Config) -> dict[str, Any]:
@@ -94,6 +123,15 @@ class TrainKind(AbstractKind):
             cells.append(Cell(experiment.name, scale, point, {**told(config), **chosen}, needs=need))
         return cells
 
+    def look(self, experiment: Experiment, cells: Sequence[Cell]) -> dict[str, str]:
+        for cell in cells:
+            options = cell.point.options()
+            with experiment.named(cell.point):
+                require_options("training", experiment.name, options, OPTIONS)
+                if options and len(options) < len(OPTIONS):
+                    raise ValueError(f"options are {', '.join(OPTIONS)}, both or none; it has {', '.join(options)}")
+        return look_at_data(experiment, cells)
+
     def run(self, experiment: Experiment, cell: Cell, place: Place) -> Outcome:
         config = run_config(experiment, cell, place)
         return _warm_up(config, place) if cell.role == WARM_UP else _train(config, cell.point.options(), place)
@@ -144,7 +182,6 @@ def _train(config: Config, options: dict[str, Any], place: Place) -> Outcome:
     values = {**figures(result), "before": before(drawn, config.model.head)}
     more: dict[str, Any] = {"result": _kept(result), "curves": drawn}
     if options:
-        require_options("training", config.name, options, ("classes", "figure"))
         values[options["figure"]], more["classes"] = errors_of(run, options["classes"])
     return Outcome(values, more)
 

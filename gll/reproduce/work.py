@@ -2,12 +2,12 @@
 
 Several processes may work on one experiment (`--jobs`, or simply the same command twice): each takes the next cell that
 nobody else holds. A cell that is stopped keeps what it needs to go on in its folder, and a finished one is never run
-again.
+again. One that has failed is tried again by the next command.
 """
 
 from __future__ import annotations
 
-import json
+import math
 import shutil
 import time
 from collections.abc import Sequence
@@ -19,6 +19,7 @@ from gll.files import complete_file
 from gll.reproduce.experiment import Cell, Experiment, ExperimentError
 from gll.reproduce.kinds import AbstractKind, Outcome, Place, kind_of
 from gll.reproduce.records import Record, add_records, claimed, done_records, read_record, write_json
+from gll.reproduce.state import NEED_FAILED, error_of, grouped, holder, note_begin, stopped
 
 if TYPE_CHECKING:
     from gll.train.progress import Reporter
@@ -38,6 +39,8 @@ class Work:
         device: where to.
         reporter: who tells.
         only: words that a cell must have; see `Cell.matches`.
+
+    `unready` says why a cell cannot be run, by its key.
     """
 
     experiment: Experiment
@@ -46,6 +49,8 @@ class Work:
     device: str
     reporter: Reporter
     only: tuple[str, ...] = ()
+    since: float = field(init=False, default_factory=time.time)
+    unready: dict[str, str] = field(init=False, default_factory=dict)
     kind: AbstractKind = field(init=False)
     cells: tuple[Cell, ...] = field(init=False)
 
@@ -70,8 +75,45 @@ class Work:
         return [cell for cell in self.cells if cell in before or cell in asked]
 
     def begun(self) -> list[Cell]:
-        """Cells that were stopped before they were finished."""
-        return [cell for cell in self.todo() if (self.folder(cell) / "progress.json").is_file()]
+        """Cells that were stopped before they were finished. One that has failed is simply tried again."""
+        return [cell for cell in self.todo() if stopped(self.folder(cell))]
+
+    def forget(self) -> None:
+        """Remove finished cells of smoke, which is there to see that the code works as it is now."""
+        for cell in self.cells if self.scale == "smoke" else ():
+            if read_record(self.folder(cell)) is not None:
+                with claimed(self.folder(cell)) as mine:
+                    if mine:
+                        shutil.rmtree(self.folder(cell))
+
+    def look(self) -> list[str]:
+        """See that device and data are there, before anything is begun; cells without their data are left out.
+
+        Returns:
+            What is missing, in words.
+
+        Raises:
+            ValueError: the device is not there, or what config.toml says cannot be.
+        """
+        from gll.train.model import find_device
+
+        find_device(self.device, "--device")
+        self.unready.update(self.kind.look(self.experiment, self.todo()))
+        return self.problems()
+
+    def problems(self) -> list[str]:
+        """What went wrong since this began, here or in another process; each reason once."""
+        failed = self._failed()
+        return grouped([(cell.title, failed[cell.key]) for cell in self.cells if cell.key in failed])
+
+    def _failed(self) -> dict[str, str]:
+        """Why, by the key of the cell."""
+        found: dict[str, str] = {}
+        for cell in self.todo():  # what is needed comes before what needs it
+            reason = self.unready.get(cell.key) or error_of(self.folder(cell), self.since)
+            if reason or cell.needs in found:
+                found[cell.key] = reason or NEED_FAILED
+        return found
 
     def run(self) -> list[str]:
         """Run all that is to do. Returns what went wrong, in words.
@@ -79,60 +121,70 @@ class Work:
         Raises:
             KeyboardInterrupt: asked to stop, or out of time; what is done is kept.
         """
-        failed: dict[str, str] = {}
         by_key = {cell.key: cell for cell in self.cells}
-        while todo := [cell for cell in self.todo() if cell.key not in failed]:
-            moved = held = False
+        told: set[str] = set()
+        while True:
+            failed = self._failed()
+            todo = [cell for cell in self.todo() if cell.key not in failed]
+            if not todo:
+                return self.problems()
+            moved, held = False, list[Cell]()
             for cell in todo:
                 need = by_key.get(cell.needs)
-                if need is not None and need.key in failed:
-                    failed[cell.key] = f"{cell.title}: what it needs has failed"
-                    moved = True
-                elif need is None or read_record(self.folder(need)) is not None:
+                if need is None or read_record(self.folder(need)) is not None:
                     with claimed(self.folder(cell)) as mine:
-                        held |= not mine
-                        if mine and read_record(self.folder(cell)) is None:
-                            moved = True
-                            problem = self._run(cell, need)
-                            if problem:
-                                failed[cell.key] = problem
+                        if not mine:
+                            held.append(cell)
+                            continue
+                        moved = True
+                        # Another process may have done it, or failed, since the list was made.
+                        if read_record(self.folder(cell)) is None and not error_of(self.folder(cell), self.since):
+                            self._run(cell, need)
             if not moved:
-                if not held:
+                if not held and self._failed() == failed:
                     raise ExperimentError(f"{self.experiment.name}: nothing can be run, but {len(todo)} cells are open")
+                for cell in held:
+                    words = f"{cell.title} is held by {holder(self.folder(cell)) or 'another process'}; waiting"
+                    if words not in told:
+                        told.add(words)
+                        self.reporter.say(f"{self.experiment.name} ({self.scale}): {words}")
                 time.sleep(LOOK_SECONDS)
-        return list(failed.values())
 
-    def _run(self, cell: Cell, need: Cell | None) -> str:
-        """Run a cell. Returns what went wrong, or nothing."""
+    def _run(self, cell: Cell, need: Cell | None) -> None:
+        """Run a cell, and keep what came out: its record, or its error."""
         from gll.train.finite import NonFiniteError
         from gll.train.progress import clock
         from gll.train.runs import environment
 
-        folder = self.folder(cell)
+        folder, name = self.folder(cell), f"{self.experiment.name} ({self.scale}): {cell.title}"
         place = Place(folder, None if need is None else self.folder(need), self.device, self.reporter)
-        self.reporter.say(f"{self.experiment.name} ({self.scale}): {cell.title}")
         where, begun = environment(), time.monotonic()
-        before = _progress(folder)
-        write_json(folder / "progress.json", before)  # begun, even if this process is killed
+        before, problem = note_begin(folder), ""
+        again = f"; last time it failed: {before['error']['text']}" if "error" in before else ""
+        self.reporter.say(name + again)
         try:
             outcome = self.kind.run(self.experiment, cell, place)
+            _require_finite(outcome)
         except (ValueError, OSError, ImportError, NonFiniteError) as error:
-            return f"{cell.title}: {error}"
+            problem = str(error)
         except RuntimeError as error:  # a graph that cannot be solved, a GPU that is full: the others may do better
-            return f"{cell.title}: {type(error).__name__}: {error}"
+            problem = f"{type(error).__name__}: {error}"
         finally:
-            spent = {
+            spent: dict[str, Any] = {
                 "wall_s": round(before["wall_s"] + time.monotonic() - begun, 2),
                 "commits": list(dict.fromkeys([*before["commits"], where["commit"]])),
             }
-            write_json(folder / "progress.json", spent)
+            error_too = {"error": {"text": problem, "at": time.time()}} if problem else {}
+            write_json(folder / "progress.json", {**spent, **error_too})
+        if problem:
+            self.reporter.say(f"{name} has failed: {problem}")
+            return
         record = self._record(cell, outcome, where | spent)
         write_json(folder / "record.json", record)
         if self.scale != "smoke":
             add_records(self.experiment.folder / "results.json", [record])
         shown = ", ".join(f"{k} {v:,.4g}" for k, v in outcome.values.items() if v is not None)
-        self.reporter.say(f"{self.experiment.name} ({self.scale}): {cell.title}: {shown} ({clock(spent['wall_s'])})")
-        return ""
+        self.reporter.say(f"{name}: {shown} ({clock(spent['wall_s'])})")
 
     def _record(self, cell: Cell, outcome: Outcome, where: dict[str, Any]) -> Record:
         if outcome.arrays:
@@ -173,10 +225,11 @@ class Work:
             np.savez_compressed(file, **outcome.arrays)  # type: ignore[arg-type]
 
 
-def _progress(folder: Path) -> dict[str, Any]:
-    """Seconds and commits of the stretches before."""
-    path = folder / "progress.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {"wall_s": 0.0, "commits": []}
+def _require_finite(outcome: Outcome) -> None:
+    """Raise where a figure is not a number."""
+    for name, value in outcome.values.items():
+        if value is not None and not math.isfinite(value):
+            raise ValueError(f"its {name} is {value}, which is no result: has it diverged?")
 
 
 def command_of(work: Work, seconds: float | None, experiments: Path) -> Sequence[str]:

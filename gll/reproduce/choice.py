@@ -1,0 +1,55 @@
+"""Which cells: the words of --only, and what to say where no cell has them.
+
+"resnet18, 2%" are cells with both; "resnet18 | vgg11, seed 0" are those of either network with that seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from gll.reproduce.experiment import Cell, Experiment
+from gll.reproduce.kinds import kind_of
+from gll.reproduce.words import has, same
+
+
+def chosen(cells: Iterable[Cell], words: Sequence[str]) -> list[Cell]:
+    """What the table shows of these words."""
+    return [cell for cell in cells if not cell.role and cell.matches(words)]
+
+
+def why_none(experiment: Experiment, scale: str, words: Sequence[str]) -> str:
+    """A message for words that no cell of a scale has: where there are such cells, and what can be asked for."""
+    kind = kind_of(experiment)
+    at = {one: kind.cells(experiment, one) for one in experiment.scales}
+    asked = [part.strip() for word in words for part in word.split("|") if part.strip()]
+    said = f"no cell of {experiment.name} at {scale} is {', '.join(word.strip() for word in words)}"
+    others = [one for one in experiment.scales if chosen(at[one], words)]
+    both = _of_one_axis(at[scale], words)
+    unknown = [word for word in asked if not any(has(cell.parts, word) for cell in at[scale])]
+    if others:
+        return f"{said}, but there are at {' and '.join(others)}: add --scale {others[0]}"
+    if both:
+        return f"{said}: {' and '.join(both)} are on one axis; write --only {' | '.join(both)!r} for either"
+    named = f" ({', '.join(map(repr, unknown))} is on no axis)" if unknown else ""
+    return f"{said}{named}; there are {values(at[scale])}"
+
+
+def values(cells: Iterable[Cell]) -> str:
+    """The names on each axis, and the seeds."""
+    found: dict[str, dict[str, None]] = {}
+    seeds: dict[str, None] = {}
+    for cell in cells:
+        for axis, name in cell.point.place if not cell.role else ():
+            found.setdefault(axis, {})[name] = None
+        seeds[f"seed {cell.point.seed}"] = None
+    return "; ".join([*(f"{axis}: {', '.join(names)}" for axis, names in found.items()), ", ".join(seeds)])
+
+
+def _of_one_axis(cells: Iterable[Cell], words: Sequence[str]) -> list[str]:
+    """Two or more of the words that are names on the same axis, as no cell has both."""
+    found: dict[str, dict[str, None]] = {}
+    for cell in cells:
+        for axis, name in (*cell.point.place, ("seed", f"seed {cell.point.seed}")):
+            if any(same(word, name) for word in words):
+                found.setdefault(axis, {})[name] = None
+    return next((list(names) for names in found.values() if len(names) > 1), [])

@@ -1,0 +1,34 @@
+"""Names of cells as people type them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+GREEK = {"τ": "tau", "γ": "gamma", "ε": "eps", "μ": "mu"}
+
+
+def plain(word: str) -> str:
+    """A name without case, spaces and Greek letters.
+
+    >>> plain("τ = 0.1"), plain("ResNet18")
+    ('tau=0.1', 'resnet18')
+    """
+    word = "".join(word.lower().split())
+    for letter, name in GREEK.items():
+        word = word.replace(letter, name)
+    return word
+
+
+def same(one: str, other: str) -> bool:
+    """Whether two words are the same name."""
+    return plain(one) == plain(other)
+
+
+def has(parts: Iterable[str], words: str) -> bool:
+    """Whether one of the parts is the word, or one of several with | between them.
+
+    >>> has(["mlp", "seed 0"], "gll | MLP"), has(["mlp", "seed 0"], "ml")
+    (True, False)
+    """
+    asked = {plain(word) for word in words.split("|")}
+    return any(plain(part) in asked for part in parts)
