@@ -193,7 +193,8 @@ def by_attack(known: Known, data: str, training: str, figures: Path = FIGURES) -
 
 def worst(summary: dict[str, Any], eps: float) -> float | None:
     """The share of samples that some attack has fooled."""
-    return max((w["error"] for g in summary["groups"] for w in g["worst"] if w["eps"] == eps), default=None)
+    found = [w for g in summary["groups"] for w in g["worst"] if (w["norm"], w["eps"]) == ("LInf", eps)]
+    return max((w["error"] for w in found), default=None)
 
 
 def against(record: dict[str, Any], _: dict[int, str]) -> str:

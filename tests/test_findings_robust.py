@@ -53,7 +53,8 @@ def shown(folder: Path, errors: Errors) -> Shown:
         if cell.point.seed < len(pairs):
             once, twice = pairs[cell.point.seed]
             attacks = [{"attack": "pgd", "settings": {"eps": eps}, "error": 0.125 * eps} for eps in (1.0, 2.0)]
-            alone = {"samples": 50, "groups": [{"attacks": attacks, "worst": [{"eps": 1.0}, {"eps": 2.0}]}]}
+            balls = [{"norm": "LInf", "eps": 1.0}, {"norm": "LInf", "eps": 2.0}, {"norm": "L2", "eps": 3.0}]
+            alone = {"samples": 50, "groups": [{"attacks": attacks, "worst": balls}]}
             record: dict[str, Any] = {"key": cell.key, "cell": cell.title, "seed": cell.point.seed, "scale": "full"}
             values = {"worst case at 1x, alone": once, "worst case at 2x, alone": twice, "natural, alone": 1.0}
             made.append({**record, "values": values, "date": "1", "more": {"alone": alone}})

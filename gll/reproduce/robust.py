@@ -60,8 +60,9 @@ def strongest(summary: Mapping[str, Any], eps: float, wanted: Callable[[str], bo
 
 
 def radii(records: Sequence[Record]) -> list[float]:
-    """Every ε at which there is a worst case."""
-    return sorted({w["eps"] for r in records for g in r["more"]["alone"]["groups"] for w in g["worst"]})
+    """Every ε at which there is a worst case, in L∞."""
+    worst = [w for r in records for g in r["more"]["alone"]["groups"] for w in g["worst"]]
+    return sorted({w["eps"] for w in worst if w["norm"] == "LInf"})
 
 
 @final
