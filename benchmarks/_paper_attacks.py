@@ -20,8 +20,7 @@ GRADIENTS = {
 def cells(row: dict[str, Any]) -> list[str]:
     """One row as text."""
     heads = {"GLL": "the graph", "linear": "the network"}
-    has_graph = row["head"] == "WNLL" or row["at_test"] is not None
-    gradient = GRADIENTS[row["reading"]["gradient"]] if has_graph else heads[row["head"]]
+    gradient = heads.get(row["head"]) or GRADIENTS[row["reading"]["gradient"]]
     first = [f"{error:.2f}" for step, error in row["after"].items() if int(step) < row["reading"]["steps"]]
     errors = [f"{row[name]:.2f}" for name in ("natural", "FGSM", "IFGSM")]
     training = f"{row['training name']}, seed {row['seed']}"

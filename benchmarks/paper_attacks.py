@@ -92,7 +92,7 @@ BOTH = tuple(replace(PLAIN, gradient=gradient) for gradient in GRADIENTS)
 
 def linear_trainings(seeds: list[int]) -> Iterator[Training]:
     yield Training("linear", AS_WRITTEN, tuple(LINEAR_READINGS.values()), seed=seeds[0])
-    yield Training("linear", "WNLL at test only", BOTH, seed=seeds[0], at_test="wnll")
+    yield Training("linear", "of the linear head, WNLL at test only", BOTH, seed=seeds[0], at_test="wnll")
     for seed in seeds[1:]:
         yield Training("linear", AS_WRITTEN, FEW, seed=seed)
     yield Training("linear", "15 epochs", FEW, epochs=15, seed=seeds[0])
@@ -228,7 +228,7 @@ def main(
                 subject, images = subject_of(run, training, base, place), samples_of(run, samples, place)
             row = {
                 "place": [*at, index],
-                "head": training.head,
+                "head": "WNLL" if training.at_test == "wnll" else training.head,
                 "training name": training.name,
                 "run": config.directory.name,
                 "training seconds": (run.result() or {})["seconds"],

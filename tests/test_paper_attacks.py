@@ -29,13 +29,15 @@ FEW += ["model.encoder=digits-cnn", "train.channels_last=false"]
 def bench() -> Iterator[ModuleType]:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(Path(__file__).parent.parent / "benchmarks"))
-        yield importlib.import_module("paper_attacks")
+        module = importlib.import_module("paper_attacks")
+        patch.setattr(module, "GRAPH_READINGS", dict(list(module.GRAPH_READINGS.items())[:2]))  # two of many
+        yield module
 
 
 def run_part(bench: ModuleType, folder: Path, part: str) -> dict[str, Any]:
     app = Typer()
     app.command()(bench.main)
-    words = ["--part", part, "--epochs", "4", "--samples", "40", "--base", "40", "--seeds", "0", "--work", str(folder)]
+    words = ["--part", part, "--epochs", "3", "--samples", "40", "--base", "40", "--seeds", "0", "--work", str(folder)]
     words += [w for text in [*FEW, f"data.name={digits()}"] for w in ("--set", text)]
     done = CliRunner().invoke(app, [*words, "--json", str(folder / "all.json")], catch_exceptions=False)
     assert done.exit_code == 0, done.output
