@@ -210,6 +210,7 @@ def main(
     numbers = [int(seed) for seed in seeds.split(",")]
     (work / "rows").mkdir(parents=True, exist_ok=True)
     place = find_device(device)
+    failed: list[str] = []
     for at, training in trainings(part, numbers):
         config = training.config(work, epochs, more)
         subject: Subject | None = None
@@ -234,7 +235,12 @@ def main(
                 "training seconds": (run.result() or {})["seconds"],
                 "environment": environment(place.type),
             }
-            row |= asked | measured(subject, images, reading)
+            try:
+                row |= asked | measured(subject, images, reading)
+            except (ValueError, RuntimeError) as error:  # one reading that fails does not cost the others
+                failed.append(f"{training.head}, {training.name}; {reading.title}: {error}")
+                console.print(f"failed: {failed[-1]}")
+                continue
             write_json(file, row)
             found = f"natural {row['natural']:.2f}, FGSM {row['FGSM']:.2f}, IFGSM {row['IFGSM']:.2f}"
             how = f"{reading.gradient}, {reading.title}"
@@ -243,6 +249,8 @@ def main(
     console.print(rich_table(record))
     if json_file is not None:
         write_json(json_file, record)
+    if failed:
+        raise typer.Exit(1)
 
 
 if __name__ == "__main__":
