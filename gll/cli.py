@@ -151,6 +151,13 @@ class EpsUnits(enum.StrEnum):
     NORMALISED = "normalised"
 
 
+class NormName(enum.StrEnum):
+    """What --norm may be."""
+
+    LINF = "linf"
+    L2 = "l2"
+
+
 class QueriesName(enum.StrEnum):
     """What --queries may be."""
 
@@ -168,6 +175,9 @@ def attack(
     eps_units: Annotated[
         EpsUnits, typer.Option(help="Of --eps: the range from black to white is 1, or the standard deviation is.")
     ] = EpsUnits.PIXELS,
+    norm: Annotated[
+        NormName, typer.Option(help="Of --eps: the largest change of a pixel, or the length of the whole change.")
+    ] = NormName.LINF,
     c: Annotated[str, typer.Option("--c", help="Every c of CW in the paper's form, such as 10,20.")] = "",
     samples: Annotated[int, typer.Option(min=0, help="Test samples, drawn at random; 0: all.")] = 0,
     base: Annotated[int, typer.Option(min=0, help="Training samples in the graph; 0: the paper's number.")] = 0,
@@ -210,7 +220,7 @@ def attack(
             run, attacks, numbers("--eps", eps), eps_units is EpsUnits.NORMALISED, numbers("--c", c), samples, base,
             chunk, queries is QueriesName.JOINT, inductive, tuple(transfer or ()), head_at_test, gradient_of, steps,
             restarts, square_queries, whole_numbers("--poison", poison), out, resume, seed, device,
-            data_root, tuple(encoder or ()), keep_images,
+            data_root, tuple(encoder or ()), keep_images, norm.value,
         )  # fmt: skip
     raise typer.Exit(run_attack(request, console))
 

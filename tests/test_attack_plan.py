@@ -12,6 +12,8 @@ import torch
 from gll import attacks
 from gll.attacks import autoattack, features, sets, transfer, victims
 from gll.attacks.autoattack import AutoAttack
+from gll.attacks.norms import LInf
+from gll.attacks.radii import Radius
 from gll.attacks.square import Square
 from gll.attacks.target import Request, Target
 from gll.attacks.transfer import Apart, EveryClass
@@ -89,6 +91,7 @@ def test_channels_with_units_of_their_own() -> None:
     from gll.attacks.units import Normalised
 
     length = Normalised("cifar10", 0.05)
-    radius = sets.Radius(length.pixels, length.norm, 0.01)
-    assert radius.cube == pytest.approx(0.05 * 0.2435)
-    assert torch.allclose(length.norm.size(torch.full((1, 3, 1, 1), radius.cube)), torch.tensor(length.pixels))
+    radius = Radius(length.pixels, length.norm, 0.01)
+    assert radius.even.norm == LInf()
+    assert radius.even.eps == pytest.approx(0.05 * 0.2435)
+    assert torch.allclose(length.norm.size(torch.full((1, 3, 1, 1), radius.even.eps)), torch.tensor(length.pixels))

@@ -30,6 +30,7 @@ from gll.attacks.evaluate import Evaluation, evaluate
 from gll.attacks.features import FeatureAttack
 from gll.attacks.gradient import FGSM, PGD, input_gradient
 from gll.attacks.graph_victim import GraphVictim
+from gll.attacks.norms import AbstractNorm, LInf
 from gll.attacks.objectives import CrossEntropy, Margin, prediction
 from gll.attacks.signs import (
     FEW,
@@ -135,20 +136,25 @@ def reaches_all_errors(errors: Mapping[float, float]) -> Check:
     )
 
 
-def probes(eps: float, *, graph: bool = False) -> tuple[AbstractAttack, ...]:
+def probes(
+    eps: float, *, graph: bool = False, norm: AbstractNorm | None = None, whole: float = 1.0
+) -> tuple[AbstractAttack, ...]:
     """The attacks of the checks: few steps, enough to see signs.
 
     Args:
         eps: where the evaluation looks, in pixel units.
         graph: whether the model has a graph that can be seen otherwise.
+        norm: how that is measured; by default in L∞.
+        whole: the radius at which every image is allowed.
     """
-    grown = sorted({eps, 0.3, 1.0})
-    views = (EveryClass(PGD(eps, steps=STEPS)), FeatureAttack(eps, STEPS)) if graph else ()
+    norm = norm or LInf()
+    grown = sorted({eps, 0.3 * whole, whole})
+    views = (EveryClass(PGD(eps, STEPS, norm=norm)), FeatureAttack(eps, STEPS, norm=norm)) if graph else ()
     return (
-        FGSM(eps),
-        PGD(eps, steps=STEPS, objective=Margin()),
-        Square(eps, queries=QUERIES),
-        *(PGD(radius, steps=STEPS) for radius in grown if radius >= eps),
+        FGSM(eps, norm),
+        PGD(eps, STEPS, objective=Margin(), norm=norm),
+        Square(eps, QUERIES, norm),
+        *(PGD(radius, STEPS, norm=norm) for radius in grown if radius >= eps),
         *views,
     )
 
@@ -159,6 +165,7 @@ def run_checks(
     labels: Int64[Tensor, " n"],
     *,
     eps: float,
+    norm: AbstractNorm | None = None,
     evaluations: Sequence[Evaluation] = (),
     store: Store | None = None,
     reporter: Reporter | None = None,
@@ -170,6 +177,7 @@ def run_checks(
         model: images in [0, 1] to logits.
         images, labels: at most a hundred are used.
         eps: where the evaluation looks, in pixel units; above 0.
+        norm: how ε is measured; by default in L∞.
         evaluations: of the same model.
         store: where the results of the checks' own attacks are kept.
         reporter, seed: as in `evaluate`.
@@ -185,14 +193,17 @@ def run_checks(
     about = f"checks, {len(images)} samples: "
     options: dict[str, Any] = {"store": store, "reporter": reporter, "seed": seed, "about": about}
     graph = isinstance(model, GraphVictim) and model.is_plain
-    own = evaluate(model, images, labels, probes(eps, graph=graph), chunk=SAMPLES, **options)
+    norm = norm or LInf()
+    whole = float(norm.size(torch.ones_like(images[:1], dtype=torch.float64)))  # the way from black to white
+    tried = probes(eps, graph=graph, norm=norm, whole=whole)
+    own = evaluate(model, images, labels, tried, chunk=SAMPLES, **options)
     everything = (own, *evaluations)
     plain = [o for o in of_kind(own, Kind.MULTI) if objective_of(o) == CrossEntropy.__name__]
     errors = {o.ball.eps: o.error for o in plain if o.ball}
     random = deterministic(model, images)
 
     def at_half() -> str:
-        few = evaluate(model, images, labels, [FGSM(eps)], chunk=max(1, len(images) // 2), **options).outcomes[0]
+        few = evaluate(model, images, labels, [FGSM(eps, norm)], chunk=max(1, len(images) // 2), **options).outcomes[0]
         return (
             f"; the error of one step at ε = {eps:.4g} is {own.outcomes[0].error:.1%} with {len(images)} of them at a "
             f"time, {few.error:.1%} with {few.cell.chunk}"

@@ -19,8 +19,8 @@ from rich.text import Text
 
 from gll.attacks.base import AbstractAttack
 from gll.attacks.checks import SAMPLES, run_checks
-from gll.attacks.effects import without_effect
-from gll.attacks.evaluate import Evaluation, cell_of, evaluate
+from gll.attacks.effects import chosen, without_effect
+from gll.attacks.evaluate import Evaluation, cell_of, evaluate, in_norm
 from gll.attacks.forecast import Forecast, outline
 from gll.attacks.gather import gather
 from gll.attacks.graphs import graph_in_words
@@ -34,9 +34,8 @@ from gll.attacks.report import about_checks, error_grids, preface, report
 from gll.attacks.sets import Planned, left_out, names_of, plan
 from gll.attacks.signs import Check
 from gll.attacks.store import FORMAT, ResultsError, Store, write_json
-from gll.attacks.tables import attacks_grid, checks_grid, plain_name, poison_grid
+from gll.attacks.tables import NORMS, attacks_grid, checks_grid, plain_name, poison_grid
 from gll.attacks.target import Request, Target
-from gll.attacks.units import Normalised
 from gll.files import complete_file
 from gll.terminal import error_console, said_by
 from gll.train.finite import NonFiniteError
@@ -97,7 +96,8 @@ def attack_run(request: Request, out: Path, reporter: Reporter) -> dict[str, Any
     names = [name for name in names_of(request.attacks) if name not in without]
     planned = plan(names, recipe)
     if not planned:
-        raise ValueError(f"nothing to attack with: {request.attacks}")
+        why = [*without.values(), *chosen(target, recipe, names)]
+        raise ValueError("; ".join([f"nothing to attack with: {request.attacks}", *why]))
     if request.poison:
         poisonable(target)
     store = Store.open(out, target.about(), resume=request.resume, images=request.keep_images)
@@ -107,8 +107,8 @@ def attack_run(request: Request, out: Path, reporter: Reporter) -> dict[str, Any
         keep_samples(out, target.index, target.labels, target.images)
     what = f"{request.head_at_test} head at test" if request.head_at_test else f"{target.run.config.model.head} head"
     reporter.say(f"{target.about()['run']} ({what}): {len(planned)} attacks on {len(target.images):,} samples of "
-                 f"{target.data.name}")  # fmt: skip
-    unused = without_effect(request, target, names)
+                 f"{target.data.name}, in {NORMS[_norm(target)]}")  # fmt: skip
+    unused = [*without_effect(request, target, names), *chosen(target, recipe, names)]
     for line in (*(f"without {name}: {reason}" for name, reason in without.items()), *unused):
         reporter.say(line)
     _attack_all(target, planned, store, reporter)
@@ -166,13 +166,14 @@ def _checks(target: Target, evaluations: Sequence[Evaluation], out: Path, report
         reporter.say(line)
     model = target.judged(target.protocol.few_base, False)
     args = (model, target.images, target.labels)
-    return run_checks(*args, eps=eps, evaluations=evaluations, store=store, reporter=reporter, seed=target.request.seed)
+    options: dict[str, Any] = {"store": store, "reporter": reporter, "seed": target.request.seed}
+    return run_checks(*args, eps=eps, norm=target.measure.norm, evaluations=evaluations, **options)
 
 
 def _checked_eps(target: Target) -> float:
     """Where the checks look: at the largest ε that was asked for, or at that of the paper's table."""
     asked = max(radius.eps for radius in target.radii((target.protocol.table_eps,)))
-    return asked or Normalised(target.data.std, target.protocol.table_eps).pixels
+    return asked or target.table_eps
 
 
 def _checks_at(target: Target) -> dict[str, Any]:
@@ -180,7 +181,7 @@ def _checks_at(target: Target) -> dict[str, Any]:
     threat = getattr(target.judged(target.protocol.few_base, False), "threat", None)
     n = min(SAMPLES, len(target.images))
     graph = "" if threat is None else graph_in_words(threat.as_dict(), n)
-    return {"eps": _checked_eps(target), "samples": n, "graph": graph}
+    return {"eps": _checked_eps(target), "norm": _norm(target), "samples": n, "graph": graph}
 
 
 def _summary(
@@ -208,7 +209,8 @@ def _summary(
         "samples": len(target.images),
         "unit": max(target.data.std),
         "table_eps": p.table_eps,
-        "table_eps_pixels": Normalised(target.data.std, p.table_eps).pixels,
+        "table_eps_pixels": target.table_eps,
+        "norm": _norm(target),
         "table_c": p.table_c,
         "attacks": asked.attacks,
         "gradient_of": asked.gradient_of,
@@ -223,6 +225,10 @@ def _summary(
     }
 
 
+def _norm(target: Target) -> str:
+    return type(target.measure.norm).__name__
+
+
 def _in_words(target: Target, training: str) -> str:
     """What was trained, what classifies, and whose gradient is followed."""
     asked, head = target.request, target.run.config.model.head
@@ -234,7 +240,7 @@ def _in_words(target: Target, training: str) -> str:
 
 def _pictures(target: Target, groups: Sequence[Evaluation], store: Store) -> list[Row]:
     """Images that fooled the model: two of each of the paper's attacks at the ε of its table, one of each other."""
-    wanted = Normalised(target.data.std, target.protocol.table_eps).pixels
+    wanted = target.table_eps
     outcomes = [o for group in groups for o in group.outcomes]
 
     def away(outcome: Any) -> float:
@@ -249,7 +255,8 @@ def _pictures(target: Target, groups: Sequence[Evaluation], store: Store) -> lis
     for name in (*paper, *(name for name in names if name not in paper)):
         outcome = min((o for o in outcomes if o.cell.attack == name), key=away)
         pictures, settings = store.pictures(outcome.cell), outcome.cell.settings
-        known = [f"{sign} = {settings[key]:.4g}" for key, sign in (("eps", "ε"), ("c", "c")) if settings.get(key)]
+        known = [f"ε = {settings['eps']:.4g}{in_norm(settings)}"] if settings.get("eps") else []
+        known += [f"c = {settings['c']:.4g}"] if settings.get("c") else []
         for index, image in list(zip(pictures.index, pictures.images, strict=True))[: 2 if name in paper else 1]:
             clean = target.images[int(index)].float().cpu().numpy()
             before, after = (target.data.classes[int(a[index])] for a in (outcome.clean, outcome.predicted))

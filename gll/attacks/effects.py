@@ -1,4 +1,7 @@
-"""What was asked for and has no effect, in words: who gives an option believes that it does something."""
+"""What was asked for and has no effect, and what was decided without being asked for, in words.
+
+Who gives an option believes that it does something; and who gives none should know what it was taken to be.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,11 @@ from collections.abc import Sequence
 from dataclasses import MISSING, fields
 from typing import Any
 
+from gll.attacks.norms import LInf
+from gll.attacks.sets import Recipe
 from gll.attacks.target import Request, Target
 
+CW = {"cw-paper", "cw"}
 STEPS = (
     "pgd", "pgd-margin", "pgd-dlr", "pgd-targets", "fixed", "every-class", "features", "surrogate", "probe", "transfer",
 )  # fmt: skip
@@ -35,8 +41,11 @@ def without_effect(request: Request, target: Target, names: Sequence[str]) -> li
         for key, (option, users) in USED_BY.items()
         if key in given and not set(users) & set(names)
     ]
-    if "eps" in given and set(names) <= {"cw-paper", "cw"}:
-        said.append("--eps has no effect on attacks: CW knows no ε; the worst case and the checks use it")
+    if set(names) <= CW:
+        known = {"eps": "--eps", "norm": f"--norm {request.norm}"}
+        unused = [option for key, option in known.items() if key in given]
+        why = "has no effect on attacks: CW knows no ε; the worst case and the checks use it"
+        said += [f"{option} {why}" for option in unused]
     if not target.has_graph:
         graph = {"inductive": "--inductive", "base": "--base"}
         graph |= {} if request.inductive else {"joint": "--queries alone"}
@@ -48,6 +57,24 @@ def without_effect(request: Request, target: Target, names: Sequence[str]) -> li
         said.append(f"--samples {request.samples:,} is more than there are: {len(target.images):,} are attacked")
     if any(run.directory.resolve() == target.run.directory.resolve() for run in target.others):
         said.append("--transfer names the run under attack itself: what is made on it is no transferred attack")
+    return said
+
+
+def chosen(target: Target, recipe: Recipe, names: Sequence[str]) -> list[str]:
+    """What the command has decided by itself: an ε in L2, of which the paper has none, and steps that are none."""
+    said = []
+    if not target.request.eps and not isinstance(target.measure.norm, LInf) and not set(names) <= CW:
+        said.append(
+            f"every ε in L2 is ours, since the paper has none: {target.table_eps:.4g} is the length of a change by the "
+            "paper's ε in every pixel"
+        )
+    few = [radius for radius in recipe.curve if not radius.has_steps] if "ifgsm" in names else []
+    if few:
+        every = ", ".join(f"{radius.eps:.4g}" for radius in few)
+        said.append(
+            f"ifgsm was left out at ε = {every}: it makes 5 ε/α steps, rounded down, which is none with the paper's α, "
+            f"{few[0].alpha:.4g} here"
+        )
     return said
 
 

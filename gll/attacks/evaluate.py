@@ -180,7 +180,8 @@ class Evaluation:
         worst = []
         for b in self.balls:
             about = {"norm": b.norm, "eps": b.eps, "scale": list(b.scale), "error": self.worst(b)}
-            near = [o.cell.kind for o in self.outcomes if o.ball is not None and 0.9 * b.eps <= o.ball.eps <= b.eps]
+            balls = [(o.cell.kind, o.ball) for o in self.outcomes if o.ball is not None]
+            near = [kind for kind, a in balls if a.norm == b.norm and 0.9 * b.eps <= a.eps <= b.eps]
             by_kind = {str(kind): float(self.fooled(b, kind).mean()) for kind in Kind if kind in near}
             worst.append({**about, "attacks": len(near), "by_kind": by_kind})
         return {
@@ -277,8 +278,19 @@ def describe(attack: str, settings: Mapping[str, Any]) -> str:
         if value is None or (key, value) in (("targets", 0), ("restarts", 1)):
             continue
         value = value["name"] if isinstance(value, Mapping) else value
-        parts.append(text.format(f"{value:.4g}" if isinstance(value, float) else value))
+        unit = in_norm(settings) if key == "eps" else ""
+        parts.append(text.format(f"{value:.4g}" if isinstance(value, float) else value) + unit)
     return ", ".join(parts)
+
+
+def in_norm(settings: Mapping[str, Any]) -> str:
+    """What stands behind an ε of an attack with these settings: nothing in L∞.
+
+    >>> describe("fgsm", {"eps": 0.5, "norm": "L2"})
+    'fgsm, eps 0.5 (L2)'
+    """
+    ball = Ball.of(settings)
+    return " (L2)" if ball is not None and ball.norm == "L2" else ""
 
 
 def _attack(

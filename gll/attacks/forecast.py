@@ -12,7 +12,7 @@ from typing import Any, final
 from gll.attacks.autoattack import TARGETS, VERSIONS, AutoAttack
 from gll.attacks.base import AbstractAttack
 from gll.attacks.carlini_wagner import CarliniWagner, CarliniWagnerPaper
-from gll.attacks.evaluate import describe
+from gll.attacks.evaluate import describe, in_norm
 from gll.attacks.features import FeatureAttack
 from gll.attacks.gradient import FGSM, IFGSM, PGD
 from gll.attacks.square import Square
@@ -78,7 +78,8 @@ def outline(attacks: Sequence[AbstractAttack]) -> list[str]:
         rest = {key: value for key, value in settings.items() if key != where}
         # The steps of IFGSM follow from ε.
         rest = {key: value for key, value in rest.items() if not (key == "steps" and "alpha" in settings)}
-        values = lines.setdefault(describe(attack.name, rest) + (f": {where}" if where else ""), [])
+        text = describe(attack.name, rest) + (f": {where}{in_norm(settings)}" if where else "")
+        values = lines.setdefault(text, [])
         values += [f"{settings[where]:.4g}"] if where else []
     return [f"{text} {', '.join(values)}".rstrip() for text, values in lines.items()]
 

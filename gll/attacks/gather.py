@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gll.attacks.evaluate import Evaluation, Outcome, describe
+from gll.attacks.evaluate import Evaluation, Outcome, describe, in_norm
 from gll.attacks.store import Cell, Kind, Store
 from gll.attacks.threat import Inference, ThreatModel
 
@@ -63,5 +63,5 @@ def _place(cell: Cell) -> tuple[Any, ...]:
     """The paper's attacks first, then those of each kind by name; smaller ε and c before larger ones."""
     name = cell.attack.split(" from ")[0]
     first = FIRST.index(name) if name in FIRST else len(FIRST)
-    numbers = (cell.settings.get("eps") or 0.0, cell.settings.get("c") or 0.0)
+    numbers = (in_norm(cell.settings), cell.settings.get("eps") or 0.0, cell.settings.get("c") or 0.0)
     return (first, list(Kind).index(cell.kind), cell.attack, str(cell.settings.get("objective")), *numbers, cell.key)

@@ -15,14 +15,25 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from gll.attacks.balls import Ball
 from gll.attacks.evaluate import describe
 from gll.attacks.graphs import graph_of
-from gll.attacks.tables import carlini_wagner, errors_at, figures_at, graphs_of, in_earnest, radii, worst_at
+from gll.attacks.tables import (
+    carlini_wagner,
+    errors_at,
+    figures_at,
+    graphs_of,
+    in_earnest,
+    norm_of,
+    norms,
+    radii,
+    worst_at,
+)
 from gll.files import complete_file
 
 Summaries = Mapping[str, Mapping[str, Any]]
 STYLES = ("-o", "--s", ":^", "-.v")
-BY_EPS, BY_C = "ε, of the range", "c"
+BY_EPS, BY_C = {"LInf": "ε, of the range", "L2": "ε, L2"}, "c"
 
 
 @final
@@ -86,8 +97,9 @@ def draw_curves(summaries: Summaries, path: Path) -> bool:
     earnest = any(in_earnest(worst_at(summary, eps)) for summary in summaries.values() for eps in radii(summary))
     if not earnest and found.keys() & {"FGSM", "IFGSM"}:  # of these alone it would only repeat their panels
         found.pop("worst case", None)
+    by_eps = ", or ".join(dict.fromkeys(BY_EPS[norm_of(summary)] for summary in summaries.values()))
     panels = [
-        Panel(column, BY_C if column == "CW" else BY_EPS, lines, logarithmic=column == "CW")
+        Panel(column, BY_C if column == "CW" else by_eps, lines, logarithmic=column == "CW")
         for column, lines in found.items()
     ]
     return _draw(panels, path)
@@ -95,32 +107,38 @@ def draw_curves(summaries: Summaries, path: Path) -> bool:
 
 def _panels_of_one(summary: Mapping[str, Any]) -> list[Panel]:
     """Every attack on one run, the worst case over them, and the error without one."""
-    panels, several = [], len(graphs_of(summary)) > 1
+    panels = [panel for norm in norms(summary) for panel in _panels_in(summary, norm)]
+    if cells := carlini_wagner(summary):
+        points = [(cell["settings"]["c"], cell["error"]) for cell in cells]
+        line = Line("cw-paper, not bounded by ε", points, sum(len(panel.lines) for panel in panels))
+        panels.append(Panel("CW: error against c", BY_C, [line], cells[0]["natural"], logarithmic=True))
+    return panels
+
+
+def _panels_in(summary: Mapping[str, Any], norm: str) -> list[Panel]:
+    """The error of every attack against its ε, in one norm."""
+    several = len(graphs_of(summary)) > 1
     lines: dict[str, list[tuple[float, float]]] = {}
     for group in summary["groups"]:
         where = f" ({graph_of(group)})" if several else ""
         for cell in group["attacks"]:
             settings = dict(cell["settings"])
-            eps = settings.pop("eps", None)
-            if eps is not None:
+            ball, eps = Ball.of(settings), settings.pop("eps", None)
+            if ball is not None and ball.norm == norm:
                 if "alpha" in settings:  # its steps follow from ε
                     settings.pop("steps", None)
                 name = describe(cell["attack"], settings) + where
                 lines.setdefault(name, [(0.0, cell["natural"])]).append((eps, cell["error"]))
-    at = [(eps, figures_at(summary, eps)) for eps in radii(summary)]
+    at = [(eps, figures_at(summary, eps, norm)) for eps in radii(summary, norm)]
     worst = [(eps, error) for eps, found in at if (error := found["worst case"].error) is not None]
     natural = at[0][1]["natural"].error if at else None
     drawn = [Line(name, sorted(points), place) for place, (name, points) in enumerate(lines.items())]
-    if drawn:
-        graph = next((found["worst case"].graph for _, found in at), "")
-        over = f"worst case{f' ({graph})' if several else ''}"
-        drawn += [Line(over, [(0.0, natural or 0.0), *worst], 0, thick=True)] if worst else []
-        panels.append(Panel("error against ε", BY_EPS, drawn, natural))
-    if cells := carlini_wagner(summary):
-        points = [(cell["settings"]["c"], cell["error"]) for cell in cells]
-        line = Line("cw-paper, not bounded by ε", points, len(drawn))
-        panels.append(Panel("CW: error against c", BY_C, [line], cells[0]["natural"], logarithmic=True))
-    return panels
+    if not drawn:
+        return []
+    graph = next((found["worst case"].graph for _, found in at), "")
+    over = f"worst case{f' ({graph})' if several else ''}"
+    drawn += [Line(over, [(0.0, natural or 0.0), *worst], 0, thick=True)] if worst else []
+    return [Panel("error against ε", BY_EPS[norm], drawn, natural)]
 
 
 def draw_distances(summaries: Summaries, path: Path) -> bool:
@@ -221,7 +239,7 @@ def _draw(panels: Sequence[Panel], path: Path) -> bool:
             drawn["natural"] = axis.axhline(100 * panel.natural, color="grey", linestyle="--", linewidth=1)
         if panel.logarithmic:
             axis.set_xscale("log")
-        elif panel.label == BY_EPS:
+        elif panel.label.startswith("ε"):
             axis.set_xlim(left=0)
         axis.set(title=panel.title, xlabel=panel.label, ylabel="error, %", ylim=(-3, 103))
         axis.grid(alpha=0.3)

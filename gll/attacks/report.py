@@ -11,12 +11,15 @@ from typing import Any
 from gll.attacks.graphs import is_joint
 from gll.attacks.parts import parts_grid
 from gll.attacks.tables import (
+    NORMS,
     Grid,
     attacks_grid,
     checks_grid,
     cw_grid,
     graphs_of,
+    in_earnest,
     judged,
+    norms,
     paper_grid,
     percent,
     poison_grid,
@@ -30,7 +33,7 @@ def report(summary: Mapping[str, Any]) -> str:
     lines = [f"# Attacks on {run['name']}", "", f"{summary['samples']:,} samples of {run['data']}; {run['about']}.", ""]
     lines += preface(summary)
     for grid in error_grids(summary):
-        lines += ["", grid.markdown()]
+        lines += ["", f"{grid.title}:", "", grid.markdown()]
     lines += ["", *footnotes(summary)]
     lines += ["", "## Checks", "", *about_checks(summary), "", checks_grid(summary).markdown()]
     lines += ["", "## Every attack", "", attacks_grid(summary).markdown()]
@@ -50,8 +53,8 @@ def report(summary: Mapping[str, Any]) -> str:
 
 
 def error_grids(summary: Mapping[str, Any]) -> list[Grid]:
-    """Errors by ε, and by c where there is CW: those that have rows."""
-    return [grid for grid in (paper_grid(summary), cw_grid(summary)) if grid.rows]
+    """Errors by ε, for every norm, and by c where there is CW: those that have rows."""
+    return [grid for grid in (*(paper_grid(summary, norm) for norm in norms(summary)), cw_grid(summary)) if grid.rows]
 
 
 def preface(summary: Mapping[str, Any]) -> list[str]:
@@ -67,6 +70,9 @@ def preface(summary: Mapping[str, Any]) -> list[str]:
         lines += ["", *(f"- {', '.join(columns)}: {graph}" for graph, columns in graphs.items()), ""]
     if any(is_joint(group) for group in summary["groups"]) and not all(map(_alone, graphs)):
         lines += ["For the error of one image by itself quote what `--queries alone` gives."]
+    group = judged(summary)
+    if group is not None and group["worst"] and not any(map(in_earnest, group["worst"])):
+        lines += ["The worst case is over the model's own gradients alone; `--attacks strong --resume` adds others."]
     test = summary.get("test")
     if test is not None:
         lines += [f"The run's own test error is {percent(test['error'])} % ({test['how']}){test['why']}."]
@@ -76,7 +82,8 @@ def preface(summary: Mapping[str, Any]) -> list[str]:
 def footnotes(summary: Mapping[str, Any]) -> list[str]:
     """What the marks and columns of the first tables mean, as far as they are there."""
     lines = []
-    marked = [name for name, grid in zip("εc", (paper_grid(summary), cw_grid(summary)), strict=True) if _marked(grid)]
+    grids = (paper_grid(summary, "LInf"), cw_grid(summary))
+    marked = [name for name, grid in zip("εc", grids, strict=True) if _marked(grid)]
     if marked:
         lines += [f"\\* the {' and the '.join(marked)} of the paper's table."]
     group = judged(summary)
@@ -94,7 +101,8 @@ def about_checks(summary: Mapping[str, Any]) -> list[str]:
     if at is None:
         return []
     graph = f", {at['graph']}" if at["graph"] else ""
-    where = f"at ε = {at['eps']:.4g} of the range, on {counted(at['samples'], 'sample')}{graph}"
+    unit = "of the range" if at.get("norm", "LInf") == "LInf" else f"in {NORMS[at['norm']]}"
+    where = f"at ε = {at['eps']:.4g} {unit}, on {counted(at['samples'], 'sample')}{graph}"
     return [
         f"Their own attacks follow the model's own gradient, {where}.",
         "They also look at what the attacks of the tables have found; a line says where its figure is from.",

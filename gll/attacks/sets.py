@@ -20,8 +20,8 @@ from gll.attacks.base import AbstractAttack
 from gll.attacks.carlini_wagner import CarliniWagner, CarliniWagnerPaper
 from gll.attacks.features import FeatureAttack
 from gll.attacks.gradient import FGSM, IFGSM, PGD
-from gll.attacks.norms import LInf
 from gll.attacks.objectives import DLR, AbstractObjective, CrossEntropy, Margin
+from gll.attacks.radii import Radius
 from gll.attacks.square import Square
 from gll.attacks.transfer import Apart, EveryClass, FixedNeighbours, Transfer
 from gll.names import require_name
@@ -62,27 +62,6 @@ PROTOCOLS = {
     "cifar10": Protocol(0.05, _SMALL_EPS, 500, 200, 500, 200, cw_steps=50),
 }
 OTHER = Protocol(0.3, (0.1, 0.3, 0.5, 1.0), 1000, 1000, 1000, 1000)
-
-
-@final
-@dataclass(frozen=True)
-class Radius:
-    """How far an image may be moved.
-
-    Args:
-        eps: in pixel units.
-        norm: how that is measured.
-        alpha: the step of IFGSM, in pixel units.
-    """
-
-    eps: float
-    norm: LInf
-    alpha: float
-
-    @property
-    def cube(self) -> float:
-        """The radius of the largest cube inside."""
-        return self.eps * (min(self.norm.scale) if isinstance(self.norm.scale, tuple) else self.norm.scale)
 
 
 @final
@@ -151,7 +130,7 @@ def _fgsm(r: Recipe) -> list[Planned]:
 
 
 def _ifgsm(r: Recipe) -> list[Planned]:
-    attacks = [IFGSM(a.eps, a.alpha, norm=a.norm) for a in r.curve]
+    attacks = [IFGSM(a.eps, a.alpha, norm=a.norm) for a in r.curve if a.has_steps]
     return [Planned(r.aimed(attack), sharp=False, large=True) for attack in attacks]
 
 
@@ -230,11 +209,12 @@ def _autoattack(version: str) -> Callable[[Recipe], list[Planned]]:
     def make(r: Recipe) -> list[Planned]:
         from gll.attacks.autoattack import AutoAttack
 
-        attacks = [AutoAttack(a.cube, version=version) for a in r.radii]
+        balls = [radius.even for radius in r.radii]
+        attacks = [AutoAttack(a.eps, a.norm, version) for a in balls]
         # It goes on with images that are still right, which in a graph of all queries is another graph each time.
         found = [Planned(Apart(attack) if r.joint else attack) for attack in attacks]
         if _has_views(r):  # classes that no neighbour has are out of its sight
-            found += [Planned(EveryClass(AutoAttack(a.cube, version="gradients"))) for a in r.radii]
+            found += [Planned(EveryClass(AutoAttack(a.eps, a.norm, "gradients"))) for a in balls]
         return found
 
     return make

@@ -2,8 +2,9 @@
 
 The first has the paper's columns (natural, FGSM, IFGSM, CW) and ours beside them: the per-sample worst over all attacks
 inside the ball, attacks by the gradient of another model, and AutoAttack as it comes: what it finds with every class in
-sight counts in the worst case alone. Summaries hold figures only, so that they can be committed
-and tables in the documentation are made from them again. All errors are in percent.
+sight counts in the worst case alone. Summaries hold figures only, so that they can be committed and tables in the
+documentation are made from them again. All errors are in percent. An ε is that of one norm, by default the one in which
+the evaluation was asked for: in a folder of both, those of the other are in a table of their own.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from gll.attacks.graphs import as_in_the_paper, graph_of
 COLUMNS = ("natural", "FGSM", "IFGSM", "CW", "worst case", "transfer", "AutoAttack")
 BY_EPS = tuple(column for column in COLUMNS if column != "CW")
 NONE = "–"
+NORMS = {"LInf": "L∞", "L2": "L2"}
 
 
 @final
@@ -71,7 +73,7 @@ class Figure:
     graph: str = ""
 
 
-def figures_at(summary: Mapping[str, Any], eps: float) -> dict[str, Figure]:
+def figures_at(summary: Mapping[str, Any], eps: float, norm: str | None = None) -> dict[str, Figure]:
     """The figures of the paper's table at one ε, each with its graph.
 
     One rule for all: the paper's columns are taken where queries are joint and the base is largest, of the groups that
@@ -80,41 +82,44 @@ def figures_at(summary: Mapping[str, Any], eps: float) -> dict[str, Figure]:
     Args:
         summary: of an evaluation.
         eps: in pixel units.
+        norm: how it is measured, "LInf" or "L2"; None: as in the evaluation.
     """
+    norm = norm or norm_of(summary)
     found = dict.fromkeys(COLUMNS, Figure())
     groups = as_in_the_paper(summary)
     for column, name in (("CW", "cw-paper"), ("IFGSM", "ifgsm"), ("FGSM", "fgsm")):
         # Where the gradient of another head was asked for, the paper's attacks are transferred ones.
         for group, cell in ((g, c) for g in groups for c in g["attacks"] if plain_name(c) == name):
-            if cell["settings"].get("c") == summary["table_c"] if column == "CW" else _near(_eps(cell), eps):
+            if cell["settings"].get("c") == summary["table_c"] if column == "CW" else _near(_eps(cell, norm), eps):
                 found[column] = Figure(cell["error"], graph_of(group))
                 found["natural"] = Figure(cell["natural"], graph_of(group))
                 break
-    ours_in, worst = judged(summary), worst_at(summary, eps)
+    ours_in, worst = judged(summary), worst_at(summary, eps, norm)
     if ours_in is not None and found["natural"].error is None:
         found["natural"] = Figure(ours_in["attacks"][0]["natural"], graph_of(ours_in))
     if ours_in is not None and worst is not None:
-        ours = (worst["error"], worst["by_kind"].get("transfer"), _autoattack(ours_in, eps))
+        ours = (worst["error"], worst["by_kind"].get("transfer"), _autoattack(ours_in, eps, norm))
         found |= {column: Figure(error, graph_of(ours_in)) for column, error in zip(COLUMNS[-3:], ours, strict=True)}
     return found
 
 
-def _autoattack(group: Mapping[str, Any], eps: float) -> float | None:
+def _autoattack(group: Mapping[str, Any], eps: float, norm: str) -> float | None:
     """The error of standard AutoAttack, on a graph with each sample apart; its ball is a cube inside that of ε."""
     found = [c for c in group["attacks"] if c["attack"].removesuffix(" apart") == "autoattack"]
-    return next((c["error"] for c in found if 0.9 * eps <= (_eps(c) or 0) <= eps * (1 + 1e-6)), None)
+    return next((c["error"] for c in found if 0.9 * eps <= (_eps(c, norm) or 0) <= eps * (1 + 1e-6)), None)
 
 
-def errors_at(summary: Mapping[str, Any], eps: float) -> dict[str, float | None]:
+def errors_at(summary: Mapping[str, Any], eps: float, norm: str | None = None) -> dict[str, float | None]:
     """The errors of `figures_at`; None where there is no such attack."""
-    return {column: figure.error for column, figure in figures_at(summary, eps).items()}
+    return {column: figure.error for column, figure in figures_at(summary, eps, norm).items()}
 
 
 def graphs_of(summary: Mapping[str, Any]) -> dict[str, list[str]]:
     """The columns that were measured in each graph, the graph in words; all ε together."""
     found: dict[str, dict[str, None]] = {}
-    for eps in radii(summary) or [0.0]:
-        for column, figure in figures_at(summary, eps).items():
+    balls = [(norm, eps) for norm in norms(summary) for eps in radii(summary, norm)]
+    for norm, eps in balls or [(norm_of(summary), 0.0)]:
+        for column, figure in figures_at(summary, eps, norm).items():
             if figure.error is not None and figure.graph:
                 found.setdefault(figure.graph, {})[column] = None
     return {graph: [column for column in COLUMNS if column in columns] for graph, columns in found.items()}
@@ -141,10 +146,11 @@ def judged(summary: Mapping[str, Any]) -> dict[str, Any] | None:
     return max(groups, key=size, default=None)
 
 
-def worst_at(summary: Mapping[str, Any], eps: float) -> dict[str, Any] | None:
+def worst_at(summary: Mapping[str, Any], eps: float, norm: str | None = None) -> dict[str, Any] | None:
     """The worst case at one ε, in pixel units; None where nothing was attacked."""
-    group = judged(summary)
-    return None if group is None else next((w for w in group["worst"] if _near(w["eps"], eps)), None)
+    group, norm = judged(summary), norm or norm_of(summary)
+    found = [] if group is None else [w for w in group["worst"] if w["norm"] == norm and _near(w["eps"], eps)]
+    return found[0] if found else None
 
 
 def in_earnest(worst: Mapping[str, Any] | None) -> bool:
@@ -152,28 +158,43 @@ def in_earnest(worst: Mapping[str, Any] | None) -> bool:
     return worst is not None and bool(set(worst["by_kind"]) - {"single step", "multi-step"})
 
 
-def radii(summary: Mapping[str, Any]) -> list[float]:
-    """Every ε of the attacks in L∞, in pixel units, ascending."""
+def norm_of(summary: Mapping[str, Any]) -> str:
+    """The norm in which an evaluation was asked for; those from before there was a choice are in L∞."""
+    return str(summary.get("norm", "LInf"))
+
+
+def norms(summary: Mapping[str, Any]) -> list[str]:
+    """The norms in which there are attacks."""
+    return [norm for norm in NORMS if radii(summary, norm)]
+
+
+def radii(summary: Mapping[str, Any], norm: str | None = None) -> list[float]:
+    """Every ε of the attacks in a norm, by default that of the evaluation; in pixel units, ascending."""
     found: list[float] = []
     for cell in (c for group in summary["groups"] for c in group["attacks"]):
-        eps = _eps(cell)
+        eps = _eps(cell, norm or norm_of(summary))
         if eps is not None and not any(_near(eps, other) for other in found):
             found.append(eps)
     return sorted(found)
 
 
-def paper_grid(summary: Mapping[str, Any]) -> Grid:
-    """The paper's table with our columns, a row for every ε. CW knows no ε, and has a table of its own."""
-    rows = []
-    for eps in radii(summary):
-        found = errors_at(summary, eps)
-        mark = " *" if _near(eps, summary["table_eps_pixels"]) else ""
-        unit = f"{eps / summary['unit']:.3g}{mark}"
-        worst = worst_at(summary, eps)
+def paper_grid(summary: Mapping[str, Any], norm: str | None = None) -> Grid:
+    """The paper's table with our columns, a row for every ε. CW knows no ε, and has a table of its own.
+
+    In L2 there is nothing of the paper's, and no unit of its own.
+    """
+    norm, rows = norm or norm_of(summary), []
+    is_paper, own = norm == "LInf", norm == norm_of(summary)
+    table = summary["table_eps_pixels"] if own else summary["table_eps"] * summary["unit"]
+    for eps in radii(summary, norm):
+        found = errors_at(summary, eps, norm)
+        mark = " *" if is_paper and _near(eps, table) else ""
+        unit = (f"{eps / summary['unit']:.3g}{mark}",) if is_paper else ()
+        worst = worst_at(summary, eps, norm)
         number = NONE if worst is None else str(worst["attacks"])
-        rows.append((unit, f"{eps:.4g}", *(percent(found[column]) for column in BY_EPS), number))
-    head = ("ε, normalised", "ε, of the range", *BY_EPS, "attacks")
-    return Grid("Errors in percent", head, tuple(rows), left=2)
+        rows.append((*unit, f"{eps:.4g}", *(percent(found[column]) for column in BY_EPS), number))
+    units = ("ε, normalised", "ε, of the range") if is_paper else ("ε, L2",)
+    return Grid(f"Errors in percent, {NORMS[norm]}", (*units, *BY_EPS, "attacks"), tuple(rows), left=len(units))
 
 
 def cw_grid(summary: Mapping[str, Any]) -> Grid:
@@ -307,10 +328,10 @@ def _spread(values: Sequence[float | None]) -> str:
     return f"{mean} ± {statistics.stdev(known):.2f}" if len(known) > 1 else mean
 
 
-def _eps(cell: Mapping[str, Any]) -> float | None:
+def _eps(cell: Mapping[str, Any], wanted: str) -> float | None:
     norm = cell["settings"].get("norm")
     name = norm["name"] if isinstance(norm, Mapping) else norm
-    return cell["settings"].get("eps") if name == "LInf" else None
+    return cell["settings"].get("eps") if name == wanted else None
 
 
 def _near(a: float | None, b: float | None) -> bool:

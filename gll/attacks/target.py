@@ -14,11 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from gll.attacks.graph_victim import GraphVictim
-from gll.attacks.norms import LInf
 from gll.attacks.probe import linear_probe
-from gll.attacks.sets import OTHER, PROTOCOLS, Protocol, Radius, Recipe, names_of
+from gll.attacks.radii import MEASURES, Radius
+from gll.attacks.sets import OTHER, PROTOCOLS, Protocol, Recipe, names_of
 from gll.attacks.threat import Inference, Queries
-from gll.attacks.units import Normalised
 from gll.attacks.victims import victim_of
 from gll.data.random import generator
 from gll.data.samples import TrainTest
@@ -57,6 +56,7 @@ class Request:
         device, root: as elsewhere.
         encoders: names of encoders that are code of the user's own, as runs name them: these may be imported.
         keep_images: keep all attacked images.
+        norm: in which ε is measured: linf or l2.
     """
 
     run: Path
@@ -83,8 +83,10 @@ class Request:
     root: Path | None = None
     encoders: tuple[str, ...] = ()
     keep_images: bool = False
+    norm: str = "linf"
 
     def __post_init__(self) -> None:
+        require_name("norm", self.norm, MEASURES)
         require_name("gradient", self.gradient_of, ("own", "mlp", "gll"))
         names_of(self.attacks)
         if self.inductive:  # a query that is joined to a base never meets the others
@@ -92,8 +94,6 @@ class Request:
         bad = [e for e in self.eps if not 0 <= e < float("inf")] + [c for c in self.c if not 0 < c < float("inf")]
         if bad:
             raise ValueError(f"ε must be at least 0 and c above 0, both finite, got {bad[0]}")
-        if not self.normalised:
-            _check_size(self.eps, 1.0)
         if any(count < 1 for count in self.poison):
             raise ValueError(f"--poison takes numbers of labels, from 1 on, got {min(self.poison)}")
         if "transfer" in (name.strip() for name in self.attacks.split(",")) and not self.transfer:
@@ -119,8 +119,9 @@ class Target:
             raise RunError(f"{self.data.name} has points, not images: attacks move pixels between 0 and 1")
         if not len(self.data.test):
             raise RunError(f"{self.data.name} has no test samples to attack")
-        if request.normalised:
-            _check_size(request.eps, max(self.data.std))
+        self.measure = MEASURES[request.norm]
+        for eps in request.eps:
+            self.measure.check(eps, self.data, normalised=request.normalised)
         known = PROTOCOLS.get(self.data.name.lower(), OTHER)
         n = min(request.samples or len(self.data.test), len(self.data.test))
         order = torch.randperm(len(self.data.test), generator=generator(request.seed, "attacked samples"))
@@ -205,12 +206,17 @@ class Target:
         return found
 
     def radii(self, eps: tuple[float, ...]) -> tuple[Radius, ...]:
-        """Every ε that was asked for, or these in normalised units; as lengths in pixel units."""
-        alpha = Normalised(self.data.std, self.protocol.alpha).pixels
-        if self.request.eps and not self.request.normalised:
-            return tuple(Radius(length, LInf(), alpha) for length in self.request.eps)
-        lengths = [Normalised(self.data.std, length) for length in self.request.eps or eps]
-        return tuple(Radius(length.pixels, length.norm, alpha) for length in lengths)
+        """Every ε that was asked for, or these of the paper; as lengths in pixel units."""
+        r, measure = self.request, self.measure
+        asked = [measure.asked(length, self.data, normalised=r.normalised) for length in r.eps]
+        alpha, _ = measure.of_the_paper(self.protocol.alpha, self.data)
+        found = asked or [measure.of_the_paper(length, self.data) for length in eps]
+        return tuple(Radius(length, norm, alpha) for length, norm in found)
+
+    @property
+    def table_eps(self) -> float:
+        """The ε of the paper's table, in pixel units."""
+        return self.measure.of_the_paper(self.protocol.table_eps, self.data)[0]
 
     def recipe(self) -> Recipe:
         """What the attacks are made of."""
@@ -253,16 +259,6 @@ class Target:
             "head at test": self.request.head_at_test,
             "seed": self.request.seed,
         }
-
-
-def _check_size(lengths: tuple[float, ...], unit: float) -> None:
-    """An error for an ε beyond all pixels."""
-    for eps in lengths:
-        if eps * unit > 1:
-            raise ValueError(
-                f"--eps {eps:g} is more than the way from black to white, which is {1 / unit:.4g}: an ε of 8 in 255 is "
-                "0.0314 (--eps 8/255)" + ("" if unit != 1 else "; or add --eps-units normalised")
-            )
 
 
 def numbers(option: str, text: str) -> tuple[float, ...]:
