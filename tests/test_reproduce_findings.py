@@ -87,6 +87,8 @@ def test_what_was_run_and_how_far_it_is(findings: Findings) -> None:
         ("ours heads; knn; error", "heads has no place 'knn'"),
         ("ours heads; gll; loss", "unknown figure of heads 'loss'"),
         ("run yours; mlp", "no run yours tested by mlp"),
+        ("paper-ratio training", "unknown experiment 'times'"),
+        ("headline", "unknown experiment 'worst-case'"),
     ],
 )
 def test_what_is_not_there_is_refused(findings: Findings, mark: str, message: str) -> None:
@@ -100,3 +102,9 @@ def test_settings_that_differ_stand_side_by_side(findings: Findings, tmp_path: P
     lines = findings.settings("heads", "gll", "mine").split("\n")
     assert lines[2] == "| | head, epochs | bfloat16 |"
     assert lines[4:6] == ["| paper | 500 | no |", "| ours | 20 | yes |"]
+
+
+def test_a_file_that_is_missing_is_named(findings: Findings, tmp_path: Path) -> None:
+    (tmp_path / "training-step.json").unlink()
+    with pytest.raises(ValueError, match=r"what-we-found\.md are from .*training-step\.json, which is not there"):
+        findings.filled("<!-- ratio train --><!-- end -->")

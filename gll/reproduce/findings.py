@@ -147,6 +147,7 @@ class Findings:
 
     def paper_ratio(self, what: str) -> str:
         """From expected.json of the experiment `times`."""
+        require_name("experiment", "times", self.experiments)
         found = [v[f"{what} ratio"] for v in self.experiments["times"].expected["values"].values()]
         return f"{min(found):.1f} to {max(found):.1f}"
 
@@ -191,6 +192,7 @@ class Findings:
 
     def _largest(self, name: str) -> Shown:
         """What an experiment has come to at the largest scale."""
+        require_name("experiment", name, self.experiments)
         return list(self.states[name].values())[-1]
 
     def _values(self, name: str, place: str, figure: str) -> list[float]:
@@ -216,6 +218,8 @@ class Findings:
 
     def _rows(self, name: str) -> list[dict[str, Any]]:
         path = self.benchmarks / f"{name}.json"
+        if not path.is_file():
+            raise ExperimentError(f"numbers of docs/what-we-found.md are from {path}, which is not there")
         rows: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["rows"]
         return rows
 

@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, final
 
+from gll.names import require_name
 from gll.reproduce.experiment import Experiment, name_of
 from gll.reproduce.kinds import kind_of
 from gll.reproduce.records import Record, read_records
@@ -271,6 +272,8 @@ def _filled(text: str, whole: str, sections: Mapping[str, str]) -> str:
 
     def fill(match: re.Match[str]) -> str:
         name = match.group(2)
+        if name is not None:
+            require_name("experiment of docs/reproduce.md", name, sections)
         return f"{match.group(1)}\n\n{whole if name is None else sections[name]}\n\n<!-- end -->"
 
     return re.sub(r"(<!-- experiments?(?: (\S+))? -->).*?<!-- end -->", fill, text, flags=re.DOTALL)
