@@ -103,7 +103,7 @@ def _mean(members: Sequence[Sequence[Sequence[float | None]]]) -> tuple[list[flo
 
 def attacks(shown: Shown, path: Path) -> list[Path]:
     """Of every data set: error against ε and c, and against the distance of CW. The first seed."""
-    from gll.attacks.plots import draw_curves, draw_distances
+    from gll.reproduce.attack_figures import draw_distances, draw_errors
 
     groups: dict[str, dict[str, Mapping[str, Any]]] = {}
     for place, record in shown.found:
@@ -111,7 +111,7 @@ def attacks(shown: Shown, path: Path) -> list[Path]:
         groups.setdefault(data, {}).setdefault(", ".join(model), record["more"]["summary"])
     made = []
     for data, summaries in groups.items():
-        for draw, what in ((draw_curves, "curves"), (draw_distances, "distances")):
+        for draw, what in ((draw_errors, "curves"), (draw_distances, "distances")):
             picture = path.with_name(f"{path.name}-{data}-{what}.png")
             if draw(summaries, picture):
                 made.append(picture)
@@ -135,15 +135,15 @@ def attacked_images(shown: Shown, path: Path) -> list[Path]:
 
 def head_at_test(shown: Shown, path: Path) -> list[Path]:
     """Error against ε of one network: by its softmax, and by a graph that is attacked by either gradient."""
-    from gll.attacks.plots import draw_curves
+    from gll.reproduce.attack_figures import draw_errors
 
     picture = path.with_suffix(".png")
-    return [picture] if draw_curves(shown.found[0][1]["more"]["summaries"], picture) else []
+    return [picture] if draw_errors(shown.found[0][1]["more"]["summaries"], picture) else []
 
 
 def more_c(shown: Shown, path: Path) -> list[Path]:
     """Error against the distance of CW, a point for each c; the first seed."""
-    from gll.attacks.plots import draw_distances
+    from gll.reproduce.attack_figures import draw_distances
 
     groups: dict[str, dict[str, Mapping[str, Any]]] = {}
     for place, record in shown.found:

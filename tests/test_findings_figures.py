@@ -1,0 +1,42 @@
+"""Figures of attacks show what was measured: a point where there is one, and no line through nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gll.reproduce import attack_figures
+from gll.reproduce.records import read_records
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture
+def summary() -> dict[str, Any]:
+    """Of a naturally trained GLL on MNIST, as it is committed."""
+    records = read_records(ROOT / "experiments" / "adversarial" / "results.json").values()
+    found: dict[str, Any] = next(r for r in records if r["cell"] == "mnist, GLL, natural, seed 0")["more"]["summary"]
+    return found
+
+
+def test_a_curve_begins_without_an_attack_and_the_worst_case_does_not(summary: dict[str, Any]) -> None:
+    fgsm, worst = (attack_figures.by_radius(column)(summary) for column in ("FGSM", "worst case"))
+    assert fgsm[0][0] == 0
+    assert [x for x, _ in fgsm] == sorted(x for x, _ in fgsm)
+    assert len(fgsm) > 5
+    assert [x for x, _ in worst] == pytest.approx([summary["table_eps_pixels"]])  # not where FGSM alone was tried
+    assert worst[0][1] > 5 * dict(fgsm)[worst[0][0]]
+    assert [c for c, _ in attack_figures.by_c(summary)][:2] == [1, 5]
+    assert all(distance > 0 for distance, _ in attack_figures.by_distance(summary))
+
+
+def test_pictures_are_written_where_there_is_something(summary: dict[str, Any], tmp_path: Path) -> None:
+    assert attack_figures.draw_errors({"a": summary, "b": summary}, tmp_path / "errors.png")
+    assert attack_figures.draw_distances({"a": summary}, tmp_path / "distances.png")
+    assert (tmp_path / "errors.png").read_bytes()[:4] == (tmp_path / "distances.png").read_bytes()[:4] == b"\x89PNG"
+    nothing = {**summary, "groups": [{**group, "attacks": [], "worst": []} for group in summary["groups"]]}
+    assert not attack_figures.draw_distances({"a": nothing}, tmp_path / "none.png")
+    assert not attack_figures.draw_errors({"a": nothing}, tmp_path / "none.png")
+    assert not (tmp_path / "none.png").exists()
