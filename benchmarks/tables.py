@@ -301,6 +301,7 @@ def tables() -> dict[str, str]:
     """Every table by its name."""
     sys.path.insert(0, str(RESULTS.parent))
     from _attacked import against, attacked, known
+    from _attacked_words import readings
     from layer import AUTHORS_MS
 
     from gll.train import keys
@@ -334,9 +335,7 @@ def tables() -> dict[str, str]:
     made = {"keys": keys.markdown()}  # not measured, but made from the code
     made |= attacked(known()) | {"paper-attacks": "Not measured yet."}
     if (RESULTS / "paper-attacks.json").exists():
-        from _paper_attacks import paper_attacks
-
-        makers["paper-attacks"] = (paper_attacks, {})
+        made["paper-attacks"] = readings(_with_more(RESULTS / "paper-attacks.json"))
     for name, (maker, authors) in makers.items():
         file = RESULTS / f"{name.replace('large-solvers', 'large-graph')}.json"
         if file.exists():

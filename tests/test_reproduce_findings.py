@@ -11,7 +11,7 @@ from gll.reproduce.experiment import load_experiment
 from gll.reproduce.findings import Findings
 from gll.reproduce.kinds import kind_of
 from gll.reproduce.records import add_records
-from gll.reproduce.tables import how_far, states_of
+from gll.reproduce.tables import _filled, how_far, states_of
 
 CONFIG = """
 title = "heads"
@@ -108,3 +108,11 @@ def test_a_file_that_is_missing_is_named(findings: Findings, tmp_path: Path) -> 
     (tmp_path / "training-step.json").unlink()
     with pytest.raises(ValueError, match=r"what-we-found\.md are from .*training-step\.json, which is not there"):
         findings.filled("<!-- ratio train --><!-- end -->")
+
+
+def test_a_page_may_speak_of_marks() -> None:
+    text = "Write `<!-- experiment mine -->` and `<!-- end -->`.\n\n<!-- experiment heads -->\nold\n<!-- end -->\n"
+    new = _filled(text, "all", {"heads": "new"})
+    assert new == text.replace("old", "\nnew\n")
+    with pytest.raises(ValueError, match="unknown experiment of docs/reproduce.md 'tails'; choose one of heads"):
+        _filled(text.replace("heads", "tails"), "all", {"heads": "new"})

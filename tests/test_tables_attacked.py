@@ -89,3 +89,20 @@ def test_longer_training_takes_the_place_of_a_shorter_one(module: ModuleType, tm
     )
     found = json.loads((folder / "results.json").read_text())["records"]
     assert any(record["scale"] == "small" for record in found)  # still there, and not shown
+
+
+def test_the_reading_that_comes_closest_is_named(module: ModuleType) -> None:
+    words = importlib.import_module("_attacked_words")
+
+    def row(title: str, fgsm: float, ifgsm: float) -> dict[str, object]:
+        reading = {"title": title, "steps": 30, "gradient": "exact"}
+        errors = {"natural": 0.5, "FGSM": fgsm, "IFGSM": ifgsm, "after": {"1": 1.0, "30": ifgsm}}
+        return {"head": "linear", "training name": "plain", "seed": 0, "at_test": None, "reading": reading, **errors}
+
+    rows = [row("as it is", 4.0, 17.0), row("no box", 5.0, 9.0), row("far", 50.0, 90.0)]
+    config = {"samples": [0], "eps": 0.3, "seed": "0"}
+    made = words.readings({"rows": rows, "config": config, "commit": "c", "device": "d", "wall_s": 1.0}).splitlines()
+    assert made[2] == "| linear | the paper | | | | 0.75 | 5.74 | 8.48 |"
+    assert made[3].startswith("| | as we read it | plain, seed 0 | ")
+    assert made[4].startswith("| | closest of 3 | plain, seed 0 | ")
+    assert made[4].endswith(" | no box | 0.50 | 5.00 | 9.00 |")

@@ -276,7 +276,8 @@ def _filled(text: str, whole: str, sections: Mapping[str, str]) -> str:
             require_name("experiment of docs/reproduce.md", name, sections)
         return f"{match.group(1)}\n\n{whole if name is None else sections[name]}\n\n<!-- end -->"
 
-    return re.sub(r"(<!-- experiments?(?: (\S+))? -->).*?<!-- end -->", fill, text, flags=re.DOTALL)
+    # At the beginning of a line only: the page also speaks of such marks.
+    return re.sub(r"^(<!-- experiments?(?: (\S+))? -->).*?^<!-- end -->", fill, text, flags=re.DOTALL | re.MULTILINE)
 
 
 def _range(counts: Collection[int]) -> str:
