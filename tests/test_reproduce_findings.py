@@ -114,5 +114,5 @@ def test_a_page_may_speak_of_marks() -> None:
     text = "Write `<!-- experiment mine -->` and `<!-- end -->`.\n\n<!-- experiment heads -->\nold\n<!-- end -->\n"
     new = _filled(text, "all", {"heads": "new"})
     assert new == text.replace("old", "\nnew\n")
-    with pytest.raises(ValueError, match="unknown experiment of docs/reproduce.md 'tails'; choose one of heads"):
+    with pytest.raises(ValueError, match=r"unknown experiment of docs/reproduce\.md 'tails'; choose one of heads"):
         _filled(text.replace("heads", "tails"), "all", {"heads": "new"})
