@@ -436,17 +436,21 @@ def reproduce(
     device: DeviceOption = "auto",
     seconds: Annotated[float | None, typer.Option(min=1, help="Stop cleanly after so many seconds.")] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Processes; each takes a cell at a time.")] = 1,
-    only: Annotated[str, typer.Option(help="Cells with these parts: 'resnet18, 2%, seed 0'.")] = "",
+    only: Annotated[str, typer.Option(help="Cells with these parts: 'resnet18 | vgg11, 2%, seed 0'.")] = "",
     tables: Annotated[bool, typer.Option("--tables", help="Write the pages with tables again.")] = False,
     figures: Annotated[bool, typer.Option("--figures", help="Draw the figures again, and then --tables.")] = False,
-    check: Annotated[bool, typer.Option("--check", help="Exit with 1 if such a page is out of date.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Only look: exit with 1 if such a page is out of date.")
+    ] = False,
     merge: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Take results from another folder of experiments.")
     ] = None,
-    experiments: Annotated[Path | None, typer.Option(help="The folder of experiments.")] = None,
+    experiments: Annotated[
+        Path | None, typer.Option(help="The folder of experiments; else experiments/ here or in the checkout.")
+    ] = None,
     work: Annotated[Path, typer.Option(help="Folder of cells at work.")] = Path("out/reproduce"),
 ) -> None:
-    """Run a table or figure of the paper, or go on with it, and show ours beside the paper's."""
+    """Run a table or figure of the paper, or go on with it, and show what is new beside the paper's."""
     from gll.reproduce import command
 
     with problems_told("reproduce", OSError, ValueError):
