@@ -28,6 +28,12 @@ def test_a_curve_begins_without_an_attack_and_the_worst_case_does_not(summary: d
     assert len(fgsm) > 5
     assert [x for x, _ in worst] == pytest.approx([summary["table_eps_pixels"]])  # not where FGSM alone was tried
     assert worst[0][1] > 5 * dict(fgsm)[worst[0][0]]
+    weak = {
+        **summary,
+        "groups": [g for g in summary["groups"] if {a["attack"] for a in g["attacks"]} == {"fgsm", "ifgsm"}],
+    }
+    assert len(attack_figures.by_radius("FGSM")(weak)) > 5
+    assert attack_figures.by_radius("worst case")(weak) == []  # over these alone it is none
     assert [c for c, _ in attack_figures.by_c(summary)][:2] == [1, 5]
     assert all(distance > 0 for distance, _ in attack_figures.by_distance(summary))
 
