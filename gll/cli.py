@@ -176,7 +176,8 @@ def attack(
         EpsUnits, typer.Option(help="Of --eps: the range from black to white is 1, or the standard deviation is.")
     ] = EpsUnits.PIXELS,
     norm: Annotated[
-        NormName, typer.Option(help="Of --eps: the largest change of a pixel, or the length of the whole change.")
+        NormName,
+        typer.Option(case_sensitive=False, help="Of ε: the largest change of a pixel, or the length of the change."),
     ] = NormName.LINF,
     c: Annotated[str, typer.Option("--c", help="Every c of CW in the paper's form, such as 10,20.")] = "",
     samples: Annotated[int, typer.Option(min=0, help="Test samples, drawn at random; 0: all.")] = 0,

@@ -126,7 +126,7 @@ def test_two_norms_in_one_folder(runs: dict[str, Path], tmp_path: Path, monkeypa
     assert attack(*few, "--out", out).exit_code == 0
     before = {path.name: path.read_bytes() for path in (out / "cells").iterdir()}
     alone = summary(out)
-    result = attack(*few, "--norm", "l2", "--resume", "--out", out)
+    result = attack(*few, "--norm", "L2", "--resume", "--out", out)  # in capitals, too
     assert result.exit_code == 0, result.output
     assert {name: (out / "cells" / name).read_bytes() for name in before} == before
     found = summary(out)
@@ -148,9 +148,13 @@ def test_two_norms_in_one_folder(runs: dict[str, Path], tmp_path: Path, monkeypa
     at = [page.index(text) for text in ("Errors in percent, L∞:", "Errors in percent, L2:", "| ε, L2 | natural |")]
     assert at == sorted(at)
     natural = f"{100 * group['natural']:.2f}"
+    rows = {
+        norm: f"| 0.3 | {natural} | {100 * errors[norm]:.2f} | – | {100 * one['error']:.2f} | – | – | 2 |"
+        for norm, one in worst.items()
+    }
     for text in (
-        f"| 0.3 | {natural} | {100 * errors['LInf']:.2f} |",
-        f"| 0.3 | {natural} | {100 * errors['L2']:.2f} |",
+        rows["LInf"],
+        f"\n{rows['L2']}",  # with no other unit before it
         "| fgsm, eps 0.3 (L2), CrossEntropy |",
         "The worst case is over the model's own gradients alone; `--attacks strong --resume` adds others.",
     ):
@@ -188,9 +192,10 @@ def test_what_is_taken_without_an_eps(runs: dict[str, Path], tmp_path: Path, mon
 
 def test_steps_that_are_none(runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "run_checks", lambda *args, **options: ())
-    few = (runs["mlp"], "--samples", "8", "--eps", "0.001,0.1", "--out", tmp_path / "out")
+    few = (runs["mlp"], "--samples", "8", "--eps", "0.001,0.1,0.1", "--out", tmp_path / "out")  # each once
     result = attack(*few, "--attacks", "ifgsm,fgsm")
     assert result.exit_code == 0, result.output
+    assert "3 attacks on 8 samples" in result.output
     made = [(c["attack"], c["settings"]["eps"]) for c in summary(tmp_path / "out")["groups"][0]["attacks"]]
     assert made == [("fgsm", 0.001), ("fgsm", 0.1), ("ifgsm", 0.1)]
     (note,) = summary(tmp_path / "out")["notes"]

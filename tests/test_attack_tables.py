@@ -38,6 +38,7 @@ def made_up(seed: int, error: float) -> dict[str, Any]:
     worst = [{"norm": "LInf", "eps": 0.1, "error": error + 0.1, "attacks": 3, "by_kind": by_kind}]
     return {
         "run": {"head": "gll", "training": "natural", "seed": seed},
+        "table_eps": 0.2,
         "table_eps_pixels": 0.1,
         "table_c": 20,
         "unit": 0.5,
@@ -179,6 +180,25 @@ def test_curves_of_one_run_show_every_attack(tmp_path: Path, figures: list[Any])
     assert lines["natural"].get_ydata() == [1, 1]
     found["groups"][0]["attacks"] = found["groups"][0]["attacks"][:1]  # one ε is enough
     assert draw_curves({"a": found}, tmp_path / "a.png")
+
+
+def test_curves_of_two_norms_are_in_two_panels(tmp_path: Path, figures: list[Any]) -> None:
+    found = made_up(0, 0.4)
+    group = found["groups"][0]
+    other = {"attack": "fgsm", "settings": {"eps": 0.1, "norm": "L2"}, "error": 0.05, "natural": 0.01}
+    group["attacks"] = [group["attacks"][0], other]
+    group["worst"] += [{"norm": "L2", "eps": 0.1, "error": 0.06, "attacks": 1, "by_kind": {}}]
+    assert draw_curves({"a": found}, tmp_path / "a.png")
+    first, second = figures[0].axes
+    assert [axis.get_xlabel() for axis in (first, second)] == ["ε, of the range", "ε, L2"]
+    assert {line.get_ydata()[-1] for line in first.lines} == {40, 50, 1}  # FGSM, the worst case, natural
+    assert {line.get_ydata()[-1] for line in second.lines} == {5, 6, 1}
+    assert [row[0] for row in paper_grid(found, "L2").rows] == ["0.1"]
+    asked = found | {"norm": "L2", "table_eps_pixels": 0.7}
+    assert radii(asked) == [0.1]
+    assert errors_at(asked, 0.1)["FGSM"] == 0.05 != errors_at(found, 0.1)["FGSM"]
+    assert errors_at(asked, 0.1)["worst case"] == 0.06
+    assert paper_grid(asked, "LInf").rows == paper_grid(found).rows  # with the mark of the paper's ε
 
 
 def test_wrong_labels_are_drawn_in_one_panel(tmp_path: Path, figures: list[Any]) -> None:

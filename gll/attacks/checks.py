@@ -126,7 +126,7 @@ def reaches_all_errors(errors: Mapping[float, float]) -> Check:
     """
     eps = max(errors)
     figure = errors[eps]
-    grown = ", ".join(f"{errors[e]:.1%} at {e:g}" for e in sorted(errors))
+    grown = ", ".join(f"{errors[e]:.1%} at {e:.4g}" for e in sorted(errors))
     return Check(
         "all errors",
         figure,

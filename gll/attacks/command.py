@@ -23,6 +23,7 @@ from gll.attacks.effects import chosen, without_effect
 from gll.attacks.evaluate import Evaluation, cell_of, evaluate, in_norm
 from gll.attacks.forecast import Forecast, outline
 from gll.attacks.gather import gather
+from gll.attacks.graph_victim import GraphVictim
 from gll.attacks.graphs import graph_in_words
 from gll.attacks.kept import keep_samples
 from gll.attacks.parts import parts_left_out
@@ -42,6 +43,7 @@ from gll.train.finite import NonFiniteError
 from gll.train.own_encoder import announce
 from gll.train.progress import Reporter, clock
 from gll.train.runs import environment
+from gll.words import counted
 
 PROBLEMS = (OSError, ValueError, ImportError, NonFiniteError)
 """What a user can do something about: shown as one message, without a traceback."""
@@ -106,8 +108,8 @@ def attack_run(request: Request, out: Path, reporter: Reporter) -> dict[str, Any
     if request.keep_images:
         keep_samples(out, target.index, target.labels, target.images)
     what = f"{request.head_at_test} head at test" if request.head_at_test else f"{target.run.config.model.head} head"
-    reporter.say(f"{target.about()['run']} ({what}): {len(planned)} attacks on {len(target.images):,} samples of "
-                 f"{target.data.name}, in {NORMS[_norm(target)]}")  # fmt: skip
+    many = f"{counted(len(planned), 'attack')} on {counted(len(target.images), 'sample')} of {target.data.name}"
+    reporter.say(f"{target.about()['run']} ({what}): {many}, in {NORMS[_norm(target)]}")
     unused = [*without_effect(request, target, names), *chosen(target, recipe, names)]
     for line in (*(f"without {name}: {reason}" for name, reason in without.items()), *unused):
         reporter.say(line)
@@ -178,10 +180,11 @@ def _checked_eps(target: Target) -> float:
 
 def _checks_at(target: Target) -> dict[str, Any]:
     """Where the checks' own attacks were made."""
-    threat = getattr(target.judged(target.protocol.few_base, False), "threat", None)
+    model = target.judged(target.protocol.few_base, False)
+    threat, views = getattr(model, "threat", None), isinstance(model, GraphVictim) and model.is_plain
     n = min(SAMPLES, len(target.images))
     graph = "" if threat is None else graph_in_words(threat.as_dict(), n)
-    return {"eps": _checked_eps(target), "norm": _norm(target), "samples": n, "graph": graph}
+    return {"eps": _checked_eps(target), "norm": _norm(target), "samples": n, "graph": graph, "stand_ins": views}
 
 
 def _summary(

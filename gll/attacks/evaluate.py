@@ -277,6 +277,8 @@ def describe(attack: str, settings: Mapping[str, Any]) -> str:
         value = settings.get(key)
         if value is None or (key, value) in (("targets", 0), ("restarts", 1)):
             continue
+        if key == "queries" and settings.get("version", "standard") != "standard":  # of a part that it has not
+            continue
         value = value["name"] if isinstance(value, Mapping) else value
         unit = in_norm(settings) if key == "eps" else ""
         parts.append(text.format(f"{value:.4g}" if isinstance(value, float) else value) + unit)

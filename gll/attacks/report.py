@@ -101,10 +101,11 @@ def about_checks(summary: Mapping[str, Any]) -> list[str]:
     if at is None:
         return []
     graph = f", {at['graph']}" if at["graph"] else ""
+    also = " and stand-ins for it" if at.get("stand_ins") else ""
     unit = "of the range" if at.get("norm", "LInf") == "LInf" else f"in {NORMS[at['norm']]}"
     where = f"at ε = {at['eps']:.4g} {unit}, on {counted(at['samples'], 'sample')}{graph}"
     return [
-        f"Their own attacks follow the model's own gradient, {where}.",
+        f"Their own attacks follow the model's own gradient{also}, {where}.",
         "They also look at what the attacks of the tables have found; a line says where its figure is from.",
         "The checks' own attacks are short, and are not in the worst case.",
     ]

@@ -184,8 +184,8 @@ def paper_grid(summary: Mapping[str, Any], norm: str | None = None) -> Grid:
     In L2 there is nothing of the paper's, and no unit of its own.
     """
     norm, rows = norm or norm_of(summary), []
-    is_paper, own = norm == "LInf", norm == norm_of(summary)
-    table = summary["table_eps_pixels"] if own else summary["table_eps"] * summary["unit"]
+    is_paper = norm == "LInf"
+    table = summary["table_eps_pixels"] if norm_of(summary) == "LInf" else summary["table_eps"] * summary["unit"]
     for eps in radii(summary, norm):
         found = errors_at(summary, eps, norm)
         mark = " *" if is_paper and _near(eps, table) else ""

@@ -89,6 +89,8 @@ class Request:
         require_name("norm", self.norm, MEASURES)
         require_name("gradient", self.gradient_of, ("own", "mlp", "gll"))
         names_of(self.attacks)
+        for name in ("eps", "c"):  # each once
+            object.__setattr__(self, name, tuple(dict.fromkeys(getattr(self, name))))
         if self.inductive:  # a query that is joined to a base never meets the others
             object.__setattr__(self, "joint", False)
         bad = [e for e in self.eps if not 0 <= e < float("inf")] + [c for c in self.c if not 0 < c < float("inf")]
