@@ -33,13 +33,14 @@ def counts(tmp_path: Path) -> Experiment:
 
 
 def test_after_a_run_what_is_new_is_shown(counts: Experiment) -> None:
+    invoked(counts, "--scale", "small", "--only", "second, seed 0")
     first = invoked(counts, "--scale", "small", "--only", "first, seed 0")
     table = said(first).partition("1 of 1 cell, 1 of them new")[2]
     assert "54,618" in table.replace(".00", "")
     assert "second" not in table
     again = invoked(counts, "--scale", "small", "--only", "first, seed 0")
     assert said(again) == "counts (small): 1 of 1 cell, none of them new"
-    whole = said(invoked(counts, "--scale", "small")).partition("4 of 4 cells, 3 of them new")[2]
+    whole = said(invoked(counts, "--scale", "small")).partition("4 of 4 cells, 2 of them new")[2]
     assert whole.count("first") == whole.count("second") == 1, "a row each, of both seeds"
 
 
@@ -185,6 +186,25 @@ def test_an_experiment_of_ones_own_needs_no_values_of_the_paper(counts: Experime
         load_experiment(counts.folder)
 
 
+def test_the_experiment_of_the_page_runs(tmp_path: Path) -> None:
+    page = (REAL.parent / "docs" / "reproduce.md").read_text(encoding="utf-8")
+    text = page.partition("## An experiment of your own")[2].partition("```text\n")[2].partition("```")[0]
+    folder = tmp_path / "experiments" / "mine"
+    folder.mkdir(parents=True)
+    (folder / "config.toml").write_text(text)
+    (folder / "expected.json").write_text('{"values": {"GLL, few": {"error": [10.0, 1.0]}}, "tolerance": 0.5}')
+    where = ["--experiments", str(folder.parent), "--work", str(tmp_path / "work"), "--device", "cpu"]
+    found = CliRunner().invoke(app, ["reproduce", "mine", *where])
+    assert found.exit_code == 0, found.output
+    assert "mine (smoke): 2 of 2 cells" in said(found)
+    found = CliRunner().invoke(
+        app, ["reproduce", "mine", "--scale", "small", "--only", "many, GLL", "--tables", *where]
+    )
+    assert found.exit_code == 0, found.output
+    assert all(record["values"]["error"] < 30 for record in read_records(folder / "results.json").values())
+    assert "## mine: two heads on digits" in (folder.parent / "README.md").read_text()
+
+
 def test_times_are_taken_by_the_checkout_where_the_experiments_have_none(tmp_path: Path) -> None:
     from gll.reproduce.time_cells import benchmark
 
@@ -207,15 +227,15 @@ def test_pages_that_need_what_is_not_there(counts: Experiment) -> None:
     docs = counts.folder.parent.parent / "docs"
     docs.mkdir()
     where = ["--experiments", str(counts.folder.parent)]
-    (docs / "reproduce.md").write_text("<!-- experiment moons -->\n<!-- end -->\n")
-    found = CliRunner().invoke(app, ["reproduce", "--tables", *where])
-    assert found.exit_code == 1
-    assert f"the pages in {docs} speak of 'moons', which is not there: use a whole checkout" in said(found)
-    (docs / "reproduce.md").unlink()
-    (docs / "what-we-found.md").write_text("<!-- ratio train --><!-- end -->")
-    found = CliRunner().invoke(app, ["reproduce", "--tables", *where])
-    assert found.exit_code == 1
-    assert "training-step.json, which is not there: use a whole checkout" in said(found)
+    for page, mark, message in (
+        ("reproduce.md", "experiment moons", "unknown experiment of docs/reproduce.md 'moons'; choose one of counts"),
+        ("what-we-found.md", "ratio train", "training-step.json, which is not there"),
+        ("what-we-found.md", "paper-ratio training", "unknown experiment 'times'; choose one of counts"),
+    ):
+        (docs / page).write_text(f"<!-- {mark} -->\n<!-- end -->\n")
+        found = CliRunner().invoke(app, ["reproduce", "--tables", *where])
+        assert (found.exit_code, message in said(found)) == (1, True), found.output
+        (docs / page).unlink()
 
 
 def test_merging_says_what_differs_and_what_is_unknown(counts: Experiment, tmp_path: Path) -> None:

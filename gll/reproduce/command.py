@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from gll.reproduce.work import Work
 
 PARENT = "GLL_REPRODUCE_PARENT"  # the process that shares its work with this one, if there is one
-WHOLE = "use a whole checkout, or a folder of experiments that has no docs/ beside it"
 
 
 @final
@@ -63,19 +62,8 @@ def find_experiments(given: Path | None) -> Path:
 
 
 def write_pages(experiments: Mapping[str, Experiment], check: bool, console: Console) -> int:
-    """Write the pages again, or say which are out of date. Returns the exit code.
-
-    Raises:
-        ExperimentError: a page beside the experiments speaks of what is not there, as in a copy of some folders.
-    """
-    beside = next(iter(experiments.values())).folder.resolve().parent.parent / "docs"
-    try:
-        found = pages(experiments)
-    except FileNotFoundError as error:
-        raise ExperimentError(f"the pages in {beside} need {error.filename}, which is not there: {WHOLE}") from None
-    except KeyError as error:
-        raise ExperimentError(f"the pages in {beside} speak of {error}, which is not there: {WHOLE}") from None
-    stale = {path: text for path, text in found.items() if not _holds(path, text)}
+    """Write the pages again, or say which are out of date. Returns the exit code."""
+    stale = {path: text for path, text in pages(experiments).items() if not _holds(path, text)}
     for path, text in stale.items():
         if check:
             error_console().print(said_by("reproduce", f"{path} is out of date: run gll reproduce --tables"))
