@@ -186,13 +186,15 @@ def test_curves_of_two_norms_are_in_two_panels(tmp_path: Path, figures: list[Any
     found = made_up(0, 0.4)
     group = found["groups"][0]
     other = {"attack": "fgsm", "settings": {"eps": 0.1, "norm": "L2"}, "error": 0.05, "natural": 0.01}
-    group["attacks"] = [group["attacks"][0], other]
+    pgd = {"attack": "pgd", "settings": {"eps": 0.1, "norm": {"name": "LInf"}}, "error": 0.45, "natural": 0.01}
+    group["attacks"] = [pgd, group["attacks"][0], other]
     group["worst"] += [{"norm": "L2", "eps": 0.1, "error": 0.06, "attacks": 1, "by_kind": {}}]
     assert draw_curves({"a": found}, tmp_path / "a.png")
     first, second = figures[0].axes
     assert [axis.get_xlabel() for axis in (first, second)] == ["ε, of the range", "ε, L2"]
-    assert {line.get_ydata()[-1] for line in first.lines} == {40, 50, 1}  # FGSM, the worst case, natural
-    assert {line.get_ydata()[-1] for line in second.lines} == {5, 6, 1}
+    assert [line.get_ydata()[-1] for line in first.lines] == [45, 40, 50, 1]  # PGD, FGSM, the worst case, natural
+    assert [line.get_ydata()[-1] for line in second.lines] == [5, 6, 1]
+    assert second.lines[0].get_color() == first.lines[1].get_color() != first.lines[0].get_color()  # FGSM, in both
     assert [row[0] for row in paper_grid(found, "L2").rows] == ["0.1"]
     asked = found | {"norm": "L2", "table_eps_pixels": 0.7}
     assert radii(asked) == [0.1]

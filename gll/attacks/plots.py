@@ -107,16 +107,17 @@ def draw_curves(summaries: Summaries, path: Path) -> bool:
 
 def _panels_of_one(summary: Mapping[str, Any]) -> list[Panel]:
     """Every attack on one run, the worst case over them, and the error without one."""
-    panels = [panel for norm in norms(summary) for panel in _panels_in(summary, norm)]
+    places: dict[str, int] = {}  # an attack looks the same in all panels
+    panels = [panel for norm in norms(summary) for panel in _panels_in(summary, norm, places)]
     if cells := carlini_wagner(summary):
         points = [(cell["settings"]["c"], cell["error"]) for cell in cells]
-        line = Line("cw-paper, not bounded by ε", points, sum(len(panel.lines) for panel in panels))
+        line = Line("cw-paper, not bounded by ε", points, len(places))
         panels.append(Panel("CW: error against c", BY_C, [line], cells[0]["natural"], logarithmic=True))
     return panels
 
 
-def _panels_in(summary: Mapping[str, Any], norm: str) -> list[Panel]:
-    """The error of every attack against its ε, in one norm."""
+def _panels_in(summary: Mapping[str, Any], norm: str, places: dict[str, int]) -> list[Panel]:
+    """The error of every attack against its ε, in one norm; names that have no place yet get the next one."""
     several = len(graphs_of(summary)) > 1
     lines: dict[str, list[tuple[float, float]]] = {}
     for group in summary["groups"]:
@@ -132,7 +133,7 @@ def _panels_in(summary: Mapping[str, Any], norm: str) -> list[Panel]:
     at = [(eps, figures_at(summary, eps, norm)) for eps in radii(summary, norm)]
     worst = [(eps, error) for eps, found in at if (error := found["worst case"].error) is not None]
     natural = at[0][1]["natural"].error if at else None
-    drawn = [Line(name, sorted(points), place) for place, (name, points) in enumerate(lines.items())]
+    drawn = [Line(name, sorted(points), places.setdefault(name, len(places))) for name, points in lines.items()]
     if not drawn:
         return []
     graph = next((found["worst case"].graph for _, found in at), "")
