@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import statistics
 from io import StringIO
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from gll.reproduce.choice import why_none
 from gll.reproduce.experiment import Experiment, ExperimentError, load_all, load_experiment
 from gll.reproduce.kinds import kind_of
 from gll.reproduce.records import read_records
-from gll.reproduce.show import show_list
+from gll.reproduce.show import show_list, show_run
 from gll.reproduce.work import Work
 from gll.train.progress import Reporter
 from tests.test_reproduce_work import COUNTS, invoked, said, written
@@ -41,7 +42,23 @@ def test_after_a_run_what_is_new_is_shown(counts: Experiment) -> None:
     again = invoked(counts, "--scale", "small", "--only", "first, seed 0")
     assert said(again) == "counts (small): 1 of 1 cell, none of them new"
     whole = said(invoked(counts, "--scale", "small")).partition("4 of 4 cells, 2 of them new")[2]
-    assert whole.count("first") == whole.count("second") == 1, "a row each, of both seeds"
+    assert [whole.split().count(word) for word in ("first", "second", "2")] == [1, 1, 2], "a row each, of both seeds"
+
+
+def test_no_number_is_cut_off_in_80_columns() -> None:
+    """Those of the widest table, all of whose records are new here."""
+    experiment = load_experiment(REAL / "worst-case")
+    console = Console(width=80, record=True, file=StringIO())
+    show_run(experiment, "full", ["mnist", "GLL", "robust"], (), Path("nowhere"), console)
+    text = console.export_text()
+    stored = read_records(experiment.folder / "results.json")
+    cells = [cell for cell in kind_of(experiment).cells(experiment, "full") if cell.matches(["mnist", "GLL", "robust"])]
+    found = [stored[cell.key]["values"] for cell in cells if cell.key in stored]
+    assert found
+    for figure in experiment.text["table"]["figures"]:
+        ours = [values[figure] for values in found if values[figure] is not None]
+        assert not ours or f" {statistics.fmean(ours):.2f} " in text, figure
+    assert "…" not in text
 
 
 def test_a_figure_that_no_cell_has_is_said(counts: Experiment) -> None:

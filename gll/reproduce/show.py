@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from rich.box import SIMPLE
 from rich.console import Console
-from rich.markdown import Markdown
 from rich.table import Table
 from rich.text import Text
 
 from gll.reproduce.choice import chosen
-from gll.reproduce.experiment import Experiment
+from gll.reproduce.experiment import Cell, Experiment
 from gll.reproduce.kinds import kind_of
 from gll.reproduce.records import Record, done_records
-from gll.reproduce.tables import Shown, states_of, table
+from gll.reproduce.tables import Shown, digits_of, entry, states_of
 from gll.words import counted
 
 
@@ -51,7 +49,7 @@ def show_run(
     *,
     only_new: bool = False,
 ) -> None:
-    """What a run has come to: the rows that were asked for and have something, if any of it is new.
+    """What a run has come to: what is new of that which was asked for.
 
     Args:
         experiment, scale, words: what was run.
@@ -72,9 +70,8 @@ def show_run(
     elif not new:
         console.print(Text(f"{count}, none of them new"), soft_wrap=True)
     else:
-        rows = _rows(experiment, scale, done)
-        console.print(Text(f"\n{count}, {len(new)} of them new; in brackets the paper's"), soft_wrap=True)
-        console.print(Markdown(table(rows).replace("<small>", "").replace("</small>", "")))
+        console.print(Text(f"{count}, {len(new)} of them new"), soft_wrap=True)
+        console.print(_table(experiment, [cell for cell in cells if cell.key in done], done, new))
     known = {figure for record in done.values() for figure in record["values"]}
     strange = [figure for figure in experiment.text["table"]["figures"] if figure not in known]
     if new and len(done) == len(cells) and not words and strange:
@@ -83,13 +80,21 @@ def show_run(
         console.print(Text(said), soft_wrap=True)
 
 
-def _rows(experiment: Experiment, scale: str, done: Mapping[str, Record]) -> Shown:
-    """Of the table that the pages have only what is done, a row for each place: it is to fit into a terminal."""
-    how = experiment.text["table"]
-    known = {figure for record in done.values() for figure, value in record["values"].items() if value is not None}
-    figures = [figure for figure in how["figures"] if figure in known] or how["figures"]
-    more = {**how, "rows": list(experiment.text["axes"]), "columns": [], "figures": figures}
-    shown = Shown(replace(experiment, text={**experiment.text, "table": more}), scale)
-    shown.found = [(place, record) for place, record in shown.found if record["key"] in done]
-    shown.places = [place for place in shown.places if any(place == at for at, _ in shown.found)]
+def _table(experiment: Experiment, cells: Sequence[Cell], done: Mapping[str, Record], new: Collection[str]) -> Table:
+    """A line for every figure of a place that has something new, over all seeds that are done: no number is cut off,
+    however many figures there are."""
+    shown = Table(box=SIMPLE)
+    shown.add_column(", ".join(experiment.text["axes"]))
+    shown.add_column("figure")
+    shown.add_column("ours (the paper's)", justify="right", no_wrap=True)
+    shown.add_column("seeds", justify="right")
+    for name in dict.fromkeys(cell.point.name for cell in cells if cell.key in new):
+        records = [done[cell.key]["values"] for cell in cells if cell.point.name == name]
+        title = name
+        for figure in experiment.text["table"]["figures"]:
+            ours = [float(values[figure]) for values in records if values.get(figure) is not None]
+            if ours:
+                text = entry(ours, experiment.paper(name, figure), digits_of(experiment, figure))
+                shown.add_row(title, figure, text.replace("**", ""), str(len(ours)))
+                title = ""
     return shown
