@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -51,16 +51,28 @@ class AbstractAugmentation(ABC):
             images: (n, c, h, w) uint8.
             generator: the only source of chance. One of the CPU does not make the CPU wait for a GPU.
         """
-        if self.num_draws == 0 or len(images) == 0:
-            return images  # nothing random: whatever it is stays as it is, points of the plane too
+        return self.together([images], [generator])[0]
+
+    @final
+    def together(self, parts: Sequence[Tensor], generators: Sequence[torch.Generator]) -> list[Tensor]:
+        """Several batches at once, each as if it were alone: every image has its own draws, and is changed by itself.
+
+        For a GPU, where the launches of kernels take the time and not the pixels.
+        """
+        if self.num_draws == 0 or not any(len(part) for part in parts):
+            return list(parts)  # nothing random: whatever it is stays as it is, points of the plane too
+        images = torch.cat(list(parts)) if len(parts) > 1 else parts[0]
         if images.dtype != torch.uint8 or images.dim() != 4:
             raise ValueError(
                 f"augmentation needs uint8 images (n, channels, height, width), got {images.dtype} of shape "
                 f"{tuple(images.shape)}; augment before normalising, and use 'none' for data that are not images"
             )
-        shape = (len(images), self.num_draws)
-        draws = torch.rand(shape, generator=generator, device=generator.device, dtype=torch.float64)
-        return self.apply(images, draws.cpu())
+        draws = [
+            torch.rand((len(part), self.num_draws), generator=g, device=g.device, dtype=torch.float64).cpu()
+            for part, g in zip(parts, generators, strict=True)
+        ]
+        changed = self.apply(images, torch.cat(draws))
+        return list(changed.split([len(part) for part in parts]))
 
 
 @final

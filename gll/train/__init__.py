@@ -5,6 +5,7 @@
 | `loop.py` | the training loop: read this one first |
 | `config.py`, `toml.py` | everything a run depends on, as frozen dataclasses; how they are read and written |
 | `model.py`, `own_encoder.py`, `evaluate.py` | encoder and head from a config, or of the user's own; the test |
+| `ahead.py` | images of the next steps |
 | `optimize.py`, `finite.py` | optimizers and learning rates; numbers that are not finite |
 | `runs.py`, `checkpoint.py`, `board.py` | the run directory, its checkpoints, TensorBoard |
 | `progress.py`, `interrupt.py`, `commands.py` | what one sees, Ctrl-C, `gll train` and `gll evaluate` |

@@ -21,10 +21,11 @@ import torch
 from torch import Tensor, nn
 
 from gll.data.datasets import normalize
-from gll.data.random import derived_seed, generator, own_random_state
+from gll.data.random import derived_seed, own_random_state
 from gll.data.sampling import Batch, GraphBatches
 from gll.nn.heads import WNLLHead
 from gll.train.adversarial import Adversary
+from gll.train.ahead import Ahead
 from gll.train.distributed import GRAPHS, Nodes, Ranks
 from gll.train.evaluate import at_work, evaluate, name_of, predictions, remarks, rows
 from gll.train.finite import NonFiniteError, Notes
@@ -83,7 +84,7 @@ class Training:
         self.run, self.config, self.ranks, self.reporter = run, config, ranks, reporter
         self.model, self.data = build_run(run, ranks.device, processes=ranks.world, encoder=encoder)
         self.labels = run.split.hidden(self.data.train_labels)  # -1 where training must not look
-        self.augment = make_augmentation(config, self.data)
+        self.ahead = Ahead(self.data, make_augmentation(config, self.data), config.seed, ranks.rank)
         self.graphs = GRAPHS[config.train.graph]
         self.adversary = Adversary(config, self.data, self.model, ranks)
         self.trainable = self.model.parameters()
@@ -166,9 +167,8 @@ class Training:
         self.trusting = self.ranks.world == 1 and not is_compiled(self.encoder)
         begun = time.perf_counter()
         with Interrupt() as interrupt:
-            for step, batch in enumerate(batches.epoch(epoch, base=self.base if head.uses_base else None)):
-                if step < self.step:
-                    continue  # done before the run was stopped
+            every = batches.epoch(epoch, base=self.base if head.uses_base else None)
+            for step, batch in self.ahead.steps(every, epoch, self.step):
                 lr = learning_rate(config.train, epoch * len(batches) + step, len(batches))
                 self.notes.begin(step, lr)
                 try:
@@ -209,9 +209,7 @@ class Training:
 
         # Images of base, labelled and unlabelled samples, in this order.
         index = batch.nodes.to(device, non_blocking=True)
-        images, y = self.data.train[index], self.labels[index]
-        if self.data.is_image:
-            images = self.augment(images, generator(config.seed, "augment", self.epoch, step, rank))
+        images, y = self.ahead.images(index, self.epoch, step), self.labels[index]
         x = normalize(images, self.data)
         self.notes.note("inputs", x)
         x = self.adversary.attack(x, y, batch.sizes, self.epoch, step, self.notes)  # as it is, if ε = 0
