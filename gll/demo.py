@@ -29,6 +29,7 @@ from gll.data.splits import split_labels
 from gll.estimator import GraphLearningClassifier
 from gll.features import unit_rows
 from gll.files import complete_file
+from gll.nn.heads import scaled_stages
 from gll.train.apply import Trained
 from gll.train.compare import Comparison, Line, Spread, compare, draw
 from gll.train.config import Config, from_toml
@@ -70,7 +71,7 @@ def own_settings(head: str, epochs: int) -> tuple[str, ...]:
     are the shortest demo.
     """
     neighbors = "model.head_options.k=10"  # of both graphs
-    stages = (max(1, round(0.4 * epochs)), max(1, round(0.005 * epochs)))
+    stages = scaled_stages(epochs)
     return {
         "mlp": ('test.also=["gll"]',),
         "wnll": (neighbors, f"model.head_options.stage1={stages[0]}", f"model.head_options.stage2={stages[1]}"),

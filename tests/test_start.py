@@ -9,17 +9,21 @@ import numpy as np
 import pytest
 import torch
 from safetensors import SafetensorError
+from typer.testing import CliRunner
 
+from gll.cli import app
 from gll.data.datasets import TrainTest
 from gll.data.sampling import GraphBatches
 from gll.data.splits import split_labels
+from gll.nn.heads import HEADS, Switch
 from gll.train import checkpoint, model
-from gll.train.config import load_config, with_values
+from gll.train.config import from_toml, load_config, with_values
 from gll.train.loop import new_run, train
 from gll.train.model import build, load_data, restore
 from gll.train.runs import Run, RunError
 from gll.train.start import check_schedule
 from gll.train.toml import ConfigError
+from gll.train.unused import without_effect
 from tests.test_config import CONFIGS
 from tests.tiny_runs import WARM, digits, tiny
 
@@ -27,7 +31,7 @@ from tests.tiny_runs import WARM, digits, tiny
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["model.head=wnll"], '"wnll" trains a classifier for 400 epochs .* but has 2 in all'),
+        (["model.head=wnll", "model.head_options.stage1=400"], '"wnll" trains a classifier for 400 .* has 2 in all'),
         (["model.head=wnll", "model.head_options.stage1=2"], "lower model.head_options.stage1, for example to 1"),
         (["model.switch_at=2"], 'switch_at = 2 is never reached, as train.epochs = 2: all epochs would train "mlp"'),
         (["model.switch_at=1", "train.epochs=0"], "never reached"),
@@ -46,6 +50,7 @@ def test_a_schedule_that_does_not_come_to_pass_is_refused(tmp_path: Path, overri
 @pytest.mark.parametrize(
     "overrides",
     [
+        [],  # they are as long as there is time for
         ["model.head_options.stage1=1"],
         ["model.head_options.stage1=2", "model.head_options.stage2=0"],  # a classifier alone, if asked for
         ["train.epochs=0"],  # tested after a warm-up, for example
@@ -55,17 +60,111 @@ def test_other_stages_are_not(tmp_path: Path, overrides: list[str]) -> None:
     new_run(tiny(tmp_path, "model.head=wnll", *overrides))
 
 
-@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
-def test_the_schedules_of_all_configs(path: Path) -> None:
+def no_data() -> TrainTest:
     images = torch.zeros(1, 3, 8, 8, dtype=torch.uint8)
     label = torch.zeros(1, dtype=torch.int64)
-    data = TrainTest("none", images, label, images, label, ("a", "b"), (0.0,) * 3, (1.0,) * 3)
+    return TrainTest("none", images, label, images, label, ("a", "b"), (0.0,) * 3, (1.0,) * 3)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "first", "second"),
+    [
+        (["train.epochs=1000"], 400, 5),
+        (["train.epochs=2000"], 400, 5),
+        (["train.epochs=40"], 16, 1),
+        (["train.epochs=100", "model.switch_at=50"], 20, 1),  # of the epochs that are left for it
+        (["train.epochs=40", "model.head_options.stage2=3"], 16, 3),
+        (["train.epochs=200", "model.head_options.stage1=95"], 95, 5),  # what is said is done, and nothing else
+    ],
+)
+def test_stages_of_wnll_that_are_not_given_follow_the_epochs(overrides: list[str], first: int, second: int) -> None:
+    config = from_toml('name = "a"', ["model.head=wnll", *overrides])
+    head = build(config, no_data()).head
+    wnll = head.second if isinstance(head, Switch) else head
+    assert (wnll.stage1, wnll.stage2) == (first, second)
+    turn = from_toml('name = "a"', ["train.epochs=1000", "model.switch_at=100", "model.first=wnll"])
+    assert build(turn, no_data()).head.first.stage1 == 40
+
+
+@pytest.mark.parametrize("head", HEADS)
+@pytest.mark.parametrize(
+    "path", [path for path in CONFIGS if "adversarial" not in path.stem], ids=lambda path: path.stem
+)
+def test_a_run_differs_in_one_word(path: Path, head: str) -> None:
+    """Any head in place of that of a config."""
+    config = load_config(path, [f"model.head={head}"])
+    if config.model.switch_at > 0 and head == "knn":
+        return  # learns nothing, so it has no epochs of its own
+    check_schedule(config, build(config, no_data()).head)
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_moons_and_digits_with_any_head(head: str, tmp_path: Path) -> None:
+    for name in ("moons", "digits-gll"):
+        new_run(load_config(CONFIGS[0].parent / f"{name}.toml", [f"model.head={head}", f"out={tmp_path / name}"]))
+
+
+def test_options_of_another_head_are_left_out_and_others_refused(tmp_path: Path) -> None:
+    text = 'name = "a"\n[model]\nhead = "gll"\nhead_options = { k = 10, normalize = false }'
+    assert from_toml(text).model.head_options == {"k": 10, "normalize": False}
+    assert from_toml(text, ["model.head=gll"]).model.head_options == {"k": 10, "normalize": False}
+    assert from_toml(text, ["model.head=wnll"]).model.head_options == {"k": 10}
+    assert with_values(from_toml(text), "model.head=mlp", "model.head_options.hidden=8").model.head_options == {
+        "hidden": 8
+    }
+    for overrides in (["model.head_options.k=3"], ["model.head_options={k=3}"]):
+        asked = from_toml(text, ["model.head=mlp", *overrides])
+        with pytest.raises(ValueError, match="'mlp' has no option 'k'; its options: hidden"):
+            build(asked, no_data())
+    with pytest.raises(ValueError, match="'linear' has no option 'k'"):
+        build(from_toml(text.replace("gll", "linear")), no_data())
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        ([], []),
+        (["base.strategy=entropy", "base.selection=localmax"], []),
+        (["base.strategy=fixed", "base.selection=localmax"], ["base.selection has no effect"]),
+        (["model.first=linear"], ["model.first has no effect"]),
+        (["model.first=linear", "model.switch_at=5"], []),
+        (["warmup.gamma=0.5"], ["warmup.gamma has no effect: warmup.epochs is 0"]),
+        (["warmup.gamma=0.5", "warmup.epochs=1"], []),
+        (["warmup.lr=0.1", "warmup.keep_projection=true"], ["warmup.lr, warmup.keep_projection have no effect"]),
+        (["warmup.from=there", "warmup.keep_projection=true"], []),
+        (["warmup.from=there", "warmup.epochs=50"], ["warmup.epochs has no effect: the warm-up is that of"]),
+        (["warmup.epochs=50", "warmup.candidates=0.5,1"], ["warmup.candidates has no effect"]),
+        (["warmup.epochs=50", "warmup.candidates=0.5,1", "warmup.gamma=choose"], []),
+    ],
+)
+def test_what_has_no_effect_is_said(overrides: list[str], said: list[str]) -> None:
+    found = without_effect(from_toml('name = "a"', overrides))
+    assert len(found) == len(said)
+    assert all(words in sentence for words, sentence in zip(said, found, strict=True))
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_everything_in_our_configs_has_an_effect(path: Path) -> None:
+    assert without_effect(load_config(path)) == []
+
+
+def test_the_command_says_what_has_no_effect(tmp_path: Path) -> None:
+    arguments = ["train", str(CONFIGS[0].parent / "moons.toml"), f"out={tmp_path / 'run'}", "train.epochs=1"]
+    result = CliRunner().invoke(app, [*arguments, "model.head=linear", "base.selection=localmax"])
+    assert result.exit_code == 0, result.output
+    assert "left out, as linear has no such options: k, normalize (of model.head_options)" in result.output
+    assert result.output.count("has no effect") == 1
+    assert "base.selection has no effect" in result.output
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_the_schedules_of_all_configs(path: Path) -> None:
     opening = [line for line in path.read_text().splitlines() if line.startswith("#")]
     for line in opening:
         overrides = [word for word in line.split() if re.fullmatch(r"[a-z0-9_.]+=[a-z0-9.%]+", word)]
         if line is opening[0] or "model.head=wnll" in overrides:
             config = load_config(path, [o for o in overrides if not o.startswith("data.")])
-            check_schedule(config, build(config, data).head)
+            check_schedule(config, build(config, no_data()).head)
 
 
 def test_data_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,7 +212,10 @@ def test_a_switch_to_or_from_a_probe(tmp_path: Path, order: tuple[str, str]) -> 
     [
         (["base.size=5"], "a base of 5 cannot hold a sample of each of 10 classes"),
         (["model.encoder=vgg11"], r'"vgg11" does not take .* of shape \(1, 8, 8\): .* data.pad=32'),
+        (["model.encoder=small-cnn"], r"8 × 8; .* In a config: model.encoder_options.image_size=8; or take another"),
         (["model.encoder=mlp"], '"mlp" does not take'),
+        (["model.first=nonsense"], "unknown head in model.first 'nonsense'"),
+        (["warmup.augment=nonsense"], "nonsense"),
         (["model.head_options.tau=-0.1"], "tau"),
         (["model.switch_at=1", "model.head_options.tau=-0.1"], "tau"),
         (["test.device=gpu"], 'test.device must be "auto", "cpu"'),

@@ -91,8 +91,8 @@ class AbstractFiles(AbstractSource):
         return self.version(root)[0]
 
     def how(self, root: Path) -> str:
-        folder = self.folder(root)
-        return f"{self.fetch}; the files belong into {folder} (for another place see --data-root and GLL_DATA)"
+        elsewhere = "or elsewhere, as GLL_DATA, a config's data.root or --data-root says"
+        return f"{self.fetch}; the files belong into {self.folder(root)} ({elsewhere})"
 
     def present(self, root: Path) -> tuple[int, int]:
         folder, files = self.version(root)

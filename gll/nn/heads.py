@@ -30,7 +30,10 @@ from gll.projected import AutoSearch
 from gll.reweight import wnll
 from gll.similarity import Constant
 
-__all__ = ["HEADS", "AbstractHead", "GLLHead", "KNNHead", "MLPHead", "ProbeHead", "Switch", "WNLLHead", "create_head"]
+__all__ = [
+    "HEADS", "AbstractHead", "GLLHead", "KNNHead", "MLPHead", "ProbeHead", "Switch", "WNLLHead",
+    "create_head", "options_of", "scaled_stages",
+]  # fmt: skip
 
 
 @final
@@ -186,6 +189,27 @@ HEADS: dict[str, Callable[..., AbstractHead]] = {
 """Every head by its name."""
 
 
+def options_of(name: str) -> list[str]:
+    """The options of a head, as `create_head` takes them.
+
+    >>> options_of("mlp"), options_of("linear")
+    (['hidden'], [])
+    """
+    return [o for o in inspect.signature(HEADS[name]).parameters if o not in ("feature_dim", "num_classes")]
+
+
+def scaled_stages(epochs: int) -> tuple[int, int]:
+    """WNLL's stages for a training of so many epochs: the paper's 400 and 5 of 1,000, scaled down if it is shorter.
+
+    An epoch is the least a stage can have, so that two epochs are the least that come to a graph.
+
+    >>> scaled_stages(2000), scaled_stages(100), scaled_stages(2)
+    ((400, 5), (40, 1), (1, 1))
+    """
+    share = min(1.0, epochs / 1000)
+    return max(1, round(400 * share)), max(1, round(5 * share))
+
+
 def create_head(name: str, feature_dim: int, num_classes: int, **options: Any) -> AbstractHead:
     """A head by its name.
 
@@ -197,7 +221,8 @@ def create_head(name: str, feature_dim: int, num_classes: int, **options: Any) -
             gll: `k` neighbours, `equation` (laplace, soft, p-laplace with `p`, poisson), its `tau`, `bandwidth` (a
             constant in place of the self-tuned one), `normalize`, `projection` (its size; a learned layer before the
             graph), and `test_k` and `test_tau` at test time. wnll: `classifier` (linear, or mlp with `hidden`),
-            epochs `stage1` and `stage2`, `k`, `test_k`, `test_tau`. knn: `k`.
+            epochs `stage1` and `stage2` (a config without them scales them down to its epochs: `scaled_stages`), `k`,
+            `test_k`, `test_tau`. knn: `k`.
 
     Raises:
         ValueError: no such head, or no such option.
@@ -214,6 +239,5 @@ def create_head(name: str, feature_dim: int, num_classes: int, **options: Any) -
     for what, number in (("feature_dim", feature_dim), ("num_classes", num_classes)):
         if not isinstance(number, int) or number < 1:
             raise ValueError(f"{what} must be a whole number, at least 1, got {number!r}")
-    valid = [o for o in inspect.signature(HEADS[name]).parameters if o not in ("feature_dim", "num_classes")]
-    require_options("head", name, options, valid)
+    require_options("head", name, options, options_of(name))
     return HEADS[name](feature_dim, num_classes, **options)

@@ -23,6 +23,7 @@ from gll.train.own_encoder import announce, check_named
 from gll.train.progress import Reporter, clock
 from gll.train.runs import Run, RunError
 from gll.train.toml import ConfigError
+from gll.train.unused import options_of_another, without_effect
 from gll.words import counted
 
 PROBLEMS = (OSError, ValueError, NonFiniteError)
@@ -41,7 +42,7 @@ def run_train(
             console = console if ranks.is_first else Console(quiet=True)
             reporter = Reporter(console if ranks.is_first else None)
             announce(config.model.encoder, config.model.encoder_options, reporter.say)
-            run = open_run(config, resume, ranks, reporter)
+            run = open_run(config, config_path, resume, ranks, reporter)
             if run.result() is not None:
                 reporter.say(f"{run.directory} was finished before; to train for longer, start another run")
             result = train(run, ranks=ranks, reporter=reporter, encoder=encoder)
@@ -89,7 +90,7 @@ def open_config(config_path: Path | None, overrides: Sequence[str], resume: Path
     return Run.open(resume).config
 
 
-def open_run(config: Config, resume: Path | None, ranks: Ranks, reporter: Reporter) -> Run:
+def open_run(config: Config, config_path: Path | None, resume: Path | None, ranks: Ranks, reporter: Reporter) -> Run:
     """The run: a new one, made by the first process, or that to go on with."""
     if resume is not None:
         run = Run.open(resume, writes=ranks.is_first)
@@ -109,6 +110,11 @@ def open_run(config: Config, resume: Path | None, ranks: Ranks, reporter: Report
     m = config.model
     heads = f"; {m.first} trains for {counted(m.switch_at, 'epoch')}, then {m.head}" if m.switch_at > 0 else ""
     reporter.say(f"{config.name}, seed {config.seed}: {run.directory}{heads}")
+    gone = options_of_another(config, config_path.read_text(encoding="utf-8")) if config_path is not None else []
+    if gone:
+        reporter.say(f"left out, as {m.head} has no such options: {', '.join(gone)} (of model.head_options)")
+    for line in without_effect(config):
+        reporter.say(line)
     if not Board.available():
         reporter.say("TensorBoard is not installed: the metrics are in metrics.jsonl only")
     return run

@@ -14,7 +14,7 @@ Read next: `loop.py`, which does what the config says.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast, final
 
@@ -343,8 +343,18 @@ def load_config(path: Path, overrides: Iterable[str] = ()) -> Config:
 
 
 def from_toml(text: str, overrides: Iterable[str] = ()) -> Config:
-    """A config from the text of a TOML file and `key=value` overrides such as "train.lr=0.1"."""
-    return cast(Config, toml.read(Config, text, overrides))
+    """A config from the text of a TOML file and `key=value` overrides such as "train.lr=0.1".
+
+    The text has its options of a head for the head it names: where "model.head=..." names another, those that it does
+    not have are left out. Options among the overrides stay, and are refused if the head does not have them.
+    """
+    overrides = list(overrides)
+    config = cast(Config, toml.read(Config, text, overrides))
+    if any(override.partition("=")[0].strip() == "model.head" for override in overrides):
+        from gll.train.unused import fitting_options  # needs PyTorch, for which a config need not wait
+
+        config = replace(config, model=replace(config.model, head_options=fitting_options(config, text, overrides)))
+    return config
 
 
 def to_toml(config: Config) -> str:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from gll.data.datasets import TrainTest, load, normalize
 from gll.data.random import derived_seed
 from gll.names import require_name
-from gll.nn.heads import AbstractHead, GLLHead, MLPHead, Switch, WNLLHead, create_head
+from gll.nn.heads import AbstractHead, GLLHead, MLPHead, Switch, WNLLHead, create_head, scaled_stages
 from gll.train.checkpoint import load_state
 from gll.train.config import Config, TestConfig
 from gll.train.distributed import synchronize_batchnorm
@@ -118,9 +118,10 @@ def build(config: Config, data: TrainTest, *, processes: int = 1, encoder: nn.Mo
     with torch.random.fork_rng([]):
         torch.manual_seed(derived_seed(config.seed, "weights"))
         made = make_encoder(m.encoder, data.channels, m.encoder_options, encoder)
-        head = make_head(m.head, made, data, config.test, m.head_options)
+        head = make_head(m.head, made, data, config.test, m.head_options, config.train.epochs - m.switch_at)
         if m.switch_at > 0:
-            head = Switch(make_head(m.first, made, data, config.test), head, m.switch_at)
+            first = make_head(m.first, made, data, config.test, {}, m.switch_at)
+            head = Switch(first, head, m.switch_at)
     made.to(device)
     if config.train.channels_last and data.is_image:
         made.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -147,18 +148,23 @@ def build_run(
 
 
 def make_head(
-    name: str, encoder: nn.Module, data: TrainTest, test: TestConfig, options: Mapping[str, Any] | None = None
+    name: str, encoder: nn.Module, data: TrainTest, test: TestConfig, options: Mapping[str, Any], epochs: int
 ) -> AbstractHead:
-    """A head that fits the encoder; graph heads take k and τ of their test from the config."""
-    graph = {"test_k": test.k, "test_tau": test.tau} if name in GRAPH_HEADS else {}
-    return create_head(name, int(encoder.feature_dim), data.num_classes, **{**graph, **(options or {})})  # type: ignore[arg-type]
+    """A head that fits the encoder; graph heads take k and τ of their test from the config.
+
+    Where the options do not have WNLL's first stage, both stages follow from the epochs that the head will train for.
+    """
+    usual: dict[str, Any] = {"test_k": test.k, "test_tau": test.tau} if name in GRAPH_HEADS else {}
+    if name == "wnll" and "stage1" not in options:
+        usual["stage1"], usual["stage2"] = scaled_stages(epochs)
+    return create_head(name, int(encoder.feature_dim), data.num_classes, **usual | dict(options))  # type: ignore[arg-type]
 
 
 def free_heads(config: Config, encoder: nn.Module, data: TrainTest) -> dict[str, AbstractHead]:
     """The heads of test.also: those that need no training and so can judge any encoder."""
     for name in config.test.also:
         require_name("head in test.also (only those that need no training)", name, FREE_HEADS)
-    return {name: make_head(name, encoder, data, config.test) for name in config.test.also}
+    return {name: make_head(name, encoder, data, config.test, {}, 0) for name in config.test.also}
 
 
 def keep_projection(head: AbstractHead, projection: nn.Module) -> None:

@@ -33,7 +33,7 @@ def run_pretrain(
         with Ranks.start(find_device(config.device)) as ranks:
             reporter = Reporter(console if ranks.is_first else None)
             announce(config.model.encoder, config.model.encoder_options, reporter.say)
-            run = open_run(config, resume, ranks, reporter)
+            run = open_run(config, config_path, resume, ranks, reporter)
             model, data = build_run(run, ranks.device, processes=ranks.world, encoder=encoder)
             with run.working():
                 try:

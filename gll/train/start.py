@@ -32,6 +32,7 @@ from gll.train.own_encoder import GIVEN
 from gll.train.pretrain import load_warm_up, plan_warm_up, projection_network
 from gll.train.runs import Run, RunError, refuse_existing
 from gll.train.toml import ConfigError
+from gll.train.unused import check_unused_names
 from gll.words import counted
 
 
@@ -52,6 +53,7 @@ def new_run(config: Config, ranks: Ranks | None = None, *, encoder: nn.Module | 
     if isinstance(encoder, nn.Module):
         config = replace(config, model=replace(config.model, encoder=GIVEN, encoder_options={}))
     refuse_existing(config.directory)
+    check_unused_names(config)
     find_device(config.test.device or "cpu", "test.device")
     check_processes(config, ranks)
     data = load_data(config)
@@ -97,6 +99,9 @@ def check_encoder(config: Config, data: TrainTest, model: Model) -> None:
         raise ConfigError(f'model.encoder = "{config.model.encoder}": {error}') from None
     except Exception as error:  # the code of the user's own network may fail in any way
         ways = "data.pad=32 pads images with zeros, data.size=32 scales those of your own; or take another encoder"
+        height, width = data.train.shape[-2:]
+        if height == width and "image_size=" in str(error):  # of our own encoders that are made for one size
+            ways = f"model.encoder_options.image_size={height}; or take another encoder"
         raise ConfigError(
             f'model.encoder = "{config.model.encoder}" does not take the samples of {data.name}, of shape '
             f"{tuple(data.train.shape[1:])}: {str(error) or repr(error)}. In a config: "
