@@ -6,15 +6,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import final
 
+import numpy as np
 import pytest
 import torch
+from scipy.sparse.csgraph import connected_components
+from sklearn.neighbors import NearestNeighbors
 from torch import Tensor, nn
 
 from gll.attacks.balls import Ball
 from gll.attacks.checks import batch_dependence, deterministic, reaches_all_errors, run_checks, zero_gradients
-from gll.attacks.evaluate import Evaluation, Outcome
-from gll.attacks.gradient import FGSM
+from gll.attacks.evaluate import Evaluation, Outcome, evaluate
+from gll.attacks.gradient import FGSM, PGD, input_gradient
 from gll.attacks.graph_victim import GraphVictim
+from gll.attacks.kinds import is_own, is_stand_in
+from gll.attacks.objectives import CrossEntropy
 from gll.attacks.signs import (
     Check,
     losses_disagree,
@@ -24,7 +29,9 @@ from gll.attacks.signs import (
 )
 from gll.attacks.store import Cell, Kind, Store
 from gll.attacks.threat import Queries, ThreatModel
+from gll.data import load
 from gll.nn import GraphLearningLayer
+from gll.reweight import wnll
 from tests.attack_stubs import blobs, chunk_of, honest_mlp
 
 EPS = 0.15
@@ -139,6 +146,60 @@ def test_figures_are_what_they_say() -> None:
     assert check.figure == pytest.approx(20 / 50, abs=1e-6)
     assert not check.passed
     assert batch_dependence(Length(), x, noise=0.2).passed
+
+
+def without_a_slope(base: Tensor, known: Tensor, x: Tensor, k: int) -> np.ndarray:
+    """Which queries of one graph have none, by what can be reached: nothing is computed but neighbours."""
+    m = len(base)
+    nodes = nn.functional.normalize(torch.cat([base, x]).flatten(1).double()).numpy()
+    near = NearestNeighbors(n_neighbors=k).fit(nodes).kneighbors()[1]
+    edges = np.zeros((len(nodes), len(nodes)), dtype=bool)
+    np.put_along_axis(edges, near, True, axis=1)
+    edges |= edges.T
+    part = connected_components(edges[m:, m:])[1]
+    seen = np.stack([edges[m:, :m][:, known.numpy() == c].any(1) for c in range(10)], 1)
+    # Where one class only can be reached, its probability is 1 whatever the weights are.
+    mixed = np.stack([seen[part == p].any(0) for p in part]).sum(1) > 1
+    # But a query that is the last neighbour of a node sets its bandwidth, and so weights elsewhere.
+    counts = np.concatenate([edges[:m, m:][:, mixed].any(1), mixed])
+    last = near[counts, -1]
+    mixed[last[last >= m] - m] = True
+    return ~mixed
+
+
+def test_rounding_is_no_gradient() -> None:
+    data, k = load("digits"), 5
+    base, known = data.train[:200].float() / 255, data.train_labels[:200]
+    x, y = data.test[:100].float() / 255, data.test_labels[:100]
+    victim = GraphVictim(nn.Flatten(), GraphLearningLayer(10, k=k), base, known)
+    right = (victim(x).argmax(1) == y).numpy()
+    expected = float(without_a_slope(base, known, x, k)[right].mean())
+    assert 0.1 < expected < 0.5
+    check = zero_gradients(victim, x, y)
+    assert check.figure == zero_gradients(victim.sharpened(), x, y).figure == pytest.approx(expected)
+    assert not check.passed
+    assert "exactly zero, through the graph, in float64" in check.meaning
+    as_used = input_gradient(victim, x, y, CrossEntropy())[0].flatten(1).abs().amax(1)[right]
+    assert float((as_used == 0).double().mean()) < expected  # rounding takes the place of some zeros
+
+
+def test_the_graph_is_looked_at_and_not_its_surrogate() -> None:
+    """WNLL lends the slope of a linear layer: the checks ask the graph, and what the layer finds is a stand-in's."""
+    x, y = blobs(90, seed=3)
+    threat = ThreatModel("60 samples", queries=Queries.ALONE)
+    layer, linear = GraphLearningLayer(3, k=4, reweight=wnll), honest_mlp()[1:]
+    victim = GraphVictim(nn.Flatten(), layer, x[:60], y[:60], threat=threat, surrogate=linear)
+    assert (victim.threat.gradient, victim.through_graph().threat.gradient) == ("surrogate linear", "own")
+    x, y, store = x[60:75], y[60:75], Store()
+    evaluation = evaluate(victim, x, y, [PGD(0.15, 10)])
+    assert evaluation.outcomes[0].error > 0.5
+    found = {c.name: c for c in run_checks(victim, x, y, eps=0.15, store=store)}
+    assert (found["zero gradients"].figure, found["zero gradients"].passed) == (1.0, False)
+    assert not found["all errors"].passed  # the slope of the linear layer leads to all of them
+    cell = evaluation.outcomes[0].cell
+    assert (is_own(cell), is_stand_in(cell)) == (False, True)
+    more = {c.name: c for c in run_checks(victim, x, y, eps=0.15, store=store, evaluations=[evaluation])}
+    assert more["losses disagree"] == found["losses disagree"]
 
 
 def outcome(kind: Kind, wrong: list[int], objective: str = "CrossEntropy", eps: float = 0.1, **more: object) -> Outcome:

@@ -12,7 +12,7 @@ from PIL import Image
 
 from gll.attacks import plots
 from gll.attacks.plots import Row, draw_curves, draw_distances, draw_images, draw_poison
-from gll.attacks.report import preface
+from gll.attacks.report import about_checks, preface
 from gll.attacks.tables import (
     Grid,
     checks_compared,
@@ -90,6 +90,17 @@ def test_columns_of_several_graphs_keep_to_one_rule() -> None:
         assert "- natural, FGSM: 10,000 queries jointly beside a base of 10,000" in text
         assert "- CW, worst case, transfer, AutoAttack: 1,000 queries jointly beside a base of 1,000" in text
         assert [row[0] for row in cw_grid(found).rows] == ["20 *", "50"]
+
+
+def test_whose_gradient_the_checks_follow() -> None:
+    at = {"eps": 0.1, "samples": 9, "graph": "each query alone beside a base of 20", "stand_ins": True}
+    says = [about_checks({"checks_at": at | more})[0] for more in ({}, {"through_graph": True})]
+    end = "and stand-ins for it, at ε = 0.1 of the range, on 9 samples, each query alone beside a base of 20."
+    assert says == [
+        f"Their own attacks follow the model's own gradient {end}",
+        "Their own attacks follow the model's own gradient (through its graph, not that of the layer it was trained "
+        f"by) {end}",
+    ]
 
 
 def test_seeds_beside_the_paper() -> None:

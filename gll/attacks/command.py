@@ -161,7 +161,7 @@ def _attack_all(target: Target, planned: Sequence[Planned], store: Store, report
 
 
 def _checks(target: Target, evaluations: Sequence[Evaluation], out: Path, reporter: Reporter) -> tuple[Check, ...]:
-    """Of the layer as it is used."""
+    """Of the layer as it is used, by its own gradient."""
     eps = _checked_eps(target)
     store = Store.open(out / "checks", target.about(), resume=True)
     for line in set_aside_damaged(store):
@@ -182,9 +182,11 @@ def _checks_at(target: Target) -> dict[str, Any]:
     """Where the checks' own attacks were made."""
     model = target.judged(target.protocol.few_base, False)
     threat, views = getattr(model, "threat", None), isinstance(model, GraphVictim) and model.is_plain
+    lent = isinstance(model, GraphVictim) and model.surrogate is not None
     n = min(SAMPLES, len(target.images))
     graph = "" if threat is None else graph_in_words(threat.as_dict(), n)
-    return {"eps": _checked_eps(target), "norm": _norm(target), "samples": n, "graph": graph, "stand_ins": views}
+    at = {"eps": _checked_eps(target), "norm": _norm(target), "samples": n, "graph": graph, "stand_ins": views}
+    return {**at, "through_graph": lent}
 
 
 def _summary(

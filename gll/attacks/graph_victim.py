@@ -269,6 +269,10 @@ class GraphVictim(nn.Module):
         other.layer = other._make_layer(self.layer)
         return other
 
+    def through_graph(self) -> GraphVictim:
+        """The same victim with its own gradient, through the graph, though it was trained by that of a surrogate."""
+        return self._copy(surrogate=None, threat=dataclasses.replace(self.threat, gradient="own"))
+
     def fixed_at(self, images: Float[Tensor, "n *sample"]) -> GraphVictim:
         """The same victim with the neighbours of these images, whatever they become: what an attack may differentiate.
 

@@ -19,6 +19,7 @@ KINDS: dict[type[AbstractAttack], Kind] = {
     AutoAttack: Kind.ENSEMBLE,
 }
 
+FOLLOW = (Kind.SINGLE, Kind.MULTI, Kind.ENSEMBLE)  # what the model that they are given says its gradient is
 FEATURES = "features"  # the name of FeatureAttack
 
 
@@ -54,13 +55,15 @@ def gradient_in_words(attack: str, settings: Mapping[str, Any]) -> str:
 def is_stand_in(cell: Cell) -> bool:
     """Whether an attack follows another gradient than the model's own, while the model judges every iterate.
 
-    These are other views of a graph, distances between features, and sources that may ask the model.
+    These are other views of a graph, distances between features, sources that may ask the model, and the surrogate that
+    lends WNLL its slope.
     """
     settings = cell.settings
     views = settings.get("every_class") or settings.get("neighbours") == "fixed" or settings.get("asks")
-    return bool(views) or cell.attack == FEATURES
+    lent = cell.threat is not None and cell.threat["gradient"] != "own" and cell.kind in FOLLOW
+    return bool(views or lent) or cell.attack == FEATURES
 
 
 def is_own(cell: Cell) -> bool:
     """Whether an attack follows the model's own gradient."""
-    return cell.kind in (Kind.SINGLE, Kind.MULTI, Kind.ENSEMBLE) and not is_stand_in(cell)
+    return cell.kind in FOLLOW and not is_stand_in(cell)

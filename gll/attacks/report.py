@@ -37,6 +37,12 @@ def report(summary: Mapping[str, Any]) -> str:
     lines += ["", *footnotes(summary)]
     lines += ["", "## Checks", "", *about_checks(summary), "", checks_grid(summary).markdown()]
     lines += ["", "## Every attack", "", attacks_grid(summary).markdown()]
+    if any(_rounded(cell) for group in summary["groups"] for cell in group["attacks"]):
+        lines += [
+            "",
+            "Zero gradients are counted as the model is used. A graph in float32 has rounding where there is no",
+        ]
+        lines += ["gradient, so its share may be larger than the figure; the check looks in float64."]
     parts = parts_grid(summary)
     if parts.rows:
         lines += ["", "## Parts of AutoAttack", "", "The error in percent after each part, which goes on with what the"]
@@ -103,12 +109,19 @@ def about_checks(summary: Mapping[str, Any]) -> list[str]:
     graph = f", {at['graph']}" if at["graph"] else ""
     also = " and stand-ins for it" if at.get("stand_ins") else ""
     unit = "of the range" if at.get("norm", "LInf") == "LInf" else f"in {NORMS[at['norm']]}"
+    by = " (through its graph, not that of the layer it was trained by)" if at.get("through_graph") else ""
     where = f"at ε = {at['eps']:.4g} {unit}, on {counted(at['samples'], 'sample')}{graph}"
     return [
-        f"Their own attacks follow the model's own gradient{also}, {where}.",
+        f"Their own attacks follow the model's own gradient{by}{also}, {where}.",
         "They also look at what the attacks of the tables have found; a line says where its figure is from.",
         "The checks' own attacks are short, and are not in the worst case.",
     ]
+
+
+def _rounded(cell: Mapping[str, Any]) -> bool:
+    """Whether a gradient of zero may have been taken for one: that of a graph in float32."""
+    threat = cell["threat"]
+    return threat is not None and threat["dtype"] == "float32" and cell["zero_gradients"] is not None
 
 
 def _alone(graph: str) -> bool:
