@@ -45,10 +45,10 @@ from torch import Tensor
 
 from gll.data import DataError, TrainTest, load, normalize, split_labels
 from gll.data.augment import AUGMENTATIONS, augmentation_from_name
-from gll.data.random import generator
 from gll.data.sampling import GraphBatches
 from gll.nn.encoders import create_encoder
 from gll.nn.heads import create_head
+from gll.train.ahead import Ahead
 
 PAPER = json.loads((Path(__file__).parent / "paper" / "training_step.json").read_text())["networks"]
 BASE, CLASSES = 100, 10
@@ -97,14 +97,18 @@ class Model:
             data.train_labels, split, batch=self.size, base=self.base, seed=settings["seed"], steps=full
         )
         self.base_index = self.batches.base_of(0).to(device)  # at test time
-        self.augment, self.seed, self.fetched = augmentation_from_name(settings["augment"]), settings["seed"], 0
-        self.stream = (batch for epoch in itertools.count() for batch in self.batches.epoch(epoch))
+        self.ahead = Ahead(data, augmentation_from_name(settings["augment"]), settings["seed"], 0)
+        self.stream = (
+            (epoch, step, batch)
+            for epoch in itertools.count()
+            for step, batch in self.ahead.steps(self.batches.epoch(epoch), epoch, 0)
+        )
 
     def fetch(self) -> tuple[Tensor, Tensor]:
         """The data pipeline: indices, images, augmented if asked for, and classes of the next batch, base first."""
-        index = next(self.stream).nodes.to(self.data.train.device, non_blocking=True)
-        images = self.augment(self.data.train[index], generator(self.seed, "augment", self.fetched))
-        self.fetched += 1
+        epoch, step, batch = next(self.stream)
+        index = batch.nodes.to(self.data.train.device, non_blocking=True)
+        images = self.ahead.images(index, epoch, step)
         return normalize(images, self.data), self.data.train_labels[index]
 
     def features(self, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:

@@ -35,7 +35,7 @@ def test_the_augmentation_is_in_the_pipeline(bench: ModuleType, tmp_path: Path) 
     batches, augment = plain.batches.epoch(0), augmentation_from_name("grey")
     for step in range(2):
         images = data.train[next(batches).nodes]
-        changed = augment(images, generator(3, "augment", step))  # anew in each step
+        changed = augment(images, generator(3, "augment", 0, step, 0))  # anew in each step, as in training
         (x, y), (x_grey, y_grey) = plain.fetch(), grey.fetch()
         assert len(x) == 128 + bench.BASE
         assert torch.equal(y, y_grey)
