@@ -95,12 +95,11 @@ def test_columns_of_several_graphs_keep_to_one_rule() -> None:
 def test_whose_gradient_the_checks_follow() -> None:
     at = {"eps": 0.1, "samples": 9, "graph": "each query alone beside a base of 20", "stand_ins": True}
     says = [about_checks({"checks_at": at | more})[0] for more in ({}, {"through_graph": True})]
-    end = "and stand-ins for it, at ε = 0.1 of the range, on 9 samples, each query alone beside a base of 20."
-    assert says == [
-        f"Their own attacks follow the model's own gradient {end}",
-        "Their own attacks follow the model's own gradient (through its graph, not that of the layer it was trained "
-        f"by) {end}",
-    ]
+    own, end = (
+        "Their own attacks follow the model's own gradient",
+        "and stand-ins for it, at ε = 0.1 of the range, on 9 samples, each query alone beside a base of 20.",
+    )
+    assert says == [f"{own} {end}", f"{own} (through its graph, not that of the layer it was trained by) {end}"]
 
 
 def test_seeds_beside_the_paper() -> None:

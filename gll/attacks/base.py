@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from gll.attacks.inputs import check_radius, checked_images, checked_labels, require_slope
 from gll.attacks.norms import L2, AbstractNorm, LInf
 from gll.attacks.objectives import prediction
+from gll.attacks.seen import seen_by
 from gll.attacks.threat import ThreatModel
 
 PARTS_THAT_CHANGE = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)
@@ -47,7 +48,7 @@ class Attacked:
         linf, l2: how far each image was moved, in pixel units.
         zero_gradients: the share of images whose first gradient was exactly zero, among those that were classified
             rightly before; nan where the attack asked for no gradient.
-        threat: what was in the graph; None for a model that does not say.
+        threat: what was in the graph that judged, and whose gradient was followed; None for a model that does not say.
         notes: what the attack has to say besides, as JSON can hold it; see the attack.
     """
 
@@ -90,7 +91,7 @@ class AbstractAttack(ABC):
         return type(self).__name__.lower()
 
     def settings(self) -> dict[str, Any]:
-        """Its fields, as JSON can hold them."""
+        """Its fields, as JSON can hold them. An attack that follows another model names it as `source`."""
         return plain_settings(self)
 
     @abstractmethod
@@ -160,9 +161,10 @@ class AbstractAttack(ABC):
             f"the largest perturbation has size {float(self.norm.size(delta).max())}"
         )
         predicted = _predict(model, attacked, labels)
+        settings, threat = self.settings(), getattr(model, "threat", None)
         return Attacked(
             attack=self.name,
-            settings={**self.settings(), "seed": seed},
+            settings={**settings, "seed": seed},
             images=attacked,
             clean=clean,
             predicted=predicted,
@@ -170,7 +172,7 @@ class AbstractAttack(ABC):
             linf=LInf().size(delta),
             l2=L2().size(delta),
             zero_gradients=watched.zero_gradients,
-            threat=getattr(model, "threat", None),
+            threat=seen_by(self.name, settings, threat) if isinstance(threat, ThreatModel) else None,
             notes=watched.notes,
         )
 

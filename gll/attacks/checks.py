@@ -1,4 +1,4 @@
-"""Checks that distrust a robustness number, run with every evaluation.
+"""Checks that distrust a robustness number: `gll attack` runs them with every evaluation, in Python `run_checks` does.
 
 An attack that fails says nothing by itself: the model may be robust, or its gradient may be hidden from the attack. A
 hidden gradient gives itself away. Each check looks for one sign of it, and is a line of the report with its figure and

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from gll.attacks.autoattack import AutoAttack
 from gll.attacks.base import AbstractAttack
 from gll.attacks.gradient import FGSM
+from gll.attacks.seen import FEATURES
 from gll.attacks.square import Square
 from gll.attacks.store import Cell, Kind
 from gll.attacks.transfer import AbstractView, Transfer
@@ -20,7 +18,6 @@ KINDS: dict[type[AbstractAttack], Kind] = {
 }
 
 FOLLOW = (Kind.SINGLE, Kind.MULTI, Kind.ENSEMBLE)  # what the model that they are given says its gradient is
-FEATURES = "features"  # the name of FeatureAttack
 
 
 def kind_of(attack: AbstractAttack) -> Kind:
@@ -35,21 +32,6 @@ def kind_of(attack: AbstractAttack) -> Kind:
     if isinstance(attack, AbstractView):
         return kind_of(attack.attack)
     return KINDS.get(type(attack), Kind.MULTI)
-
-
-def gradient_in_words(attack: str, settings: Mapping[str, Any]) -> str:
-    """Whose gradient an attack with this name and these settings follows.
-
-    >>> gradient_in_words("pgd", {}), gradient_in_words("fgsm from the mlp head", {"source": "the mlp head"})
-    ('own', 'that of the mlp head')
-    """
-    if settings.get("source") is not None:
-        return f"that of {settings['source']}"
-    if settings.get("every_class"):
-        return "own with base samples of every class in sight"
-    if settings.get("neighbours") == "fixed":
-        return "own with the neighbours of the clean images"
-    return "that of distances between features" if attack == FEATURES else "own"
 
 
 def is_stand_in(cell: Cell) -> bool:
