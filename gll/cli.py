@@ -127,10 +127,11 @@ def compare(
 ) -> None:
     """Put runs beside each other: a table, mean ± standard deviation over seeds, and curves of loss and error."""
     from gll.train import compare as work
+    from gll.train.curves import draw
 
     with problems_told("compare", OSError, ValueError) as errors:
         found = work.compare(runs)
-        work.draw(found, out)
+        draw(found, out)
     if as_json:
         print(json.dumps(found.as_dict(), indent=1))
     else:

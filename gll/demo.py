@@ -31,8 +31,9 @@ from gll.features import unit_rows
 from gll.files import complete_file
 from gll.nn.heads import scaled_stages
 from gll.train.apply import Trained
-from gll.train.compare import Comparison, Line, Spread, compare, draw
+from gll.train.compare import Comparison, Line, Spread, compare
 from gll.train.config import Config, from_toml
+from gll.train.curves import draw
 from gll.train.loop import new_run, train
 from gll.train.runs import Run, environment, write_json
 

@@ -12,7 +12,8 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from gll.cli import app
-from gll.train.compare import compare, draw, print_comparison
+from gll.train.compare import compare, print_comparison
+from gll.train.curves import draw
 from gll.train.loop import new_run, train
 from gll.train.records import Curve, find_runs, read_run
 from gll.train.runs import RunError
@@ -236,6 +237,60 @@ def test_the_picture_has_the_curves(six: Path, tmp_path: Path, monkeypatch: pyte
     assert thick[1] == ((1, 2, 3), pytest.approx((90, 4, 8)))  # the mean test error of gll, in percent
     with pytest.raises(ValueError, match="not 'doc'"):
         draw(compare([six]), tmp_path / "picture.doc")
+
+
+def drawn_figure(runs: Path, picture: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The figure of a comparison, as it was written."""
+    from matplotlib.figure import Figure
+
+    figures, save = [], Figure.savefig
+    monkeypatch.setattr(Figure, "savefig", lambda self, *a, **k: figures.append(self) or save(self, *a, **k))
+    draw(compare([runs]), picture)
+    return figures[-1]
+
+
+@pytest.mark.parametrize("settings", [0, 1, 30])
+def test_the_legend_hides_nothing(tmp_path: Path, settings: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Below the panels, inside the picture, however long the names are; and the panels keep their size."""
+    for head in ("gll", "mlp", "wnll"):
+        for n in range(min(3, settings + 1)):
+            more = "".join(f"setting{i} = {int(i % 3 == n)}\n" for i in range(settings))  # no one of them is enough
+            also = {"knn": 0.1, "nearest": 0.2} if n == 0 else {"knn": 0.1}
+            write_run(tmp_path / f"{head}-{n}", head, more=more, also=also)
+    write_run(tmp_path / "unfinished", "gll", 5, 0.9, epochs=2, finished=False)
+    with (tmp_path / "unfinished" / "config.toml").open("a") as file:
+        file.write("".join(f"[also{i}]\nsetting = 1\n" for i in range(settings)))
+    figure = drawn_figure(tmp_path, tmp_path / "picture.png", monkeypatch)
+    figure.draw_without_rendering()
+    (legend,) = figure.legends
+    assert all(axis.get_legend() is None for axis in figure.axes)
+    box = legend.get_window_extent()
+    assert figure.bbox.x0 <= box.x0
+    assert box.x1 <= figure.bbox.x1
+    assert figure.bbox.y0 <= box.y0
+    for axis in figure.axes:
+        around = axis.get_tightbbox()  # with labels and ticks
+        assert around.y0 >= box.y1
+        assert around.x0 >= 0
+        assert 3.3 < axis.get_window_extent().height / figure.dpi < 4.3
+
+
+def test_names_in_the_legend_are_as_short_as_they_may_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def labels() -> list[str]:
+        (legend,) = drawn_figure(tmp_path, tmp_path / "picture.png", monkeypatch).legends
+        return [text.get_text().partition(" (test")[0] for text in legend.get_texts()]
+
+    write_run(tmp_path / "a", "gll", more="lr = 1\nclip = 1")
+    write_run(tmp_path / "b", "mlp", more="lr = 1\nclip = 2")
+    assert labels() == ["gll", "mlp"]  # though clip differs too
+    write_run(tmp_path / "c", "mlp", more="lr = 2\nclip = 2")
+    assert labels() == ["gll, lr 1", "mlp, lr 1", "mlp, lr 2"]
+    write_run(tmp_path / "d", "mlp", seed=1, more="lr = 2\nclip = 2", finished=False)
+    assert labels()[3] == "mlp, lr 2 (d, unfinished)"
+    write_run(tmp_path / "e", "mlp", more="lr = 2\nclip = 1")
+    assert labels()[4] == "lr 2, clip 1, head mlp"  # it takes all
+    write_run(tmp_path / "f", "mlp", epochs=0, more="lr = 3")
+    assert labels()[-1] == "lr 3, head mlp"  # not tested yet, and without clip
 
 
 def test_many_differing_settings_go_into_one_column(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What `gll compare` does: the files of several runs become one table and one picture.
+"""What `gll compare` does: the files of several runs become one table; `curves.py` draws the picture.
 
 Runs whose settings are the same but for the seed make one line of the table, as mean ± standard deviation. The figure
 of a run is that of its last test, never the best of all epochs: the best would be chosen by looking at the test set. A
@@ -11,7 +11,7 @@ and on a machine without their data.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from gll.files import complete_file
-from gll.train.records import Curve, Record, find_runs, read_run
+from gll.train.records import Record, find_runs, read_run
 from gll.train.runs import RunError
 
 # Settings in which two runs may differ and still be repetitions of each other.
@@ -94,8 +93,8 @@ class Line:
 
     @property
     def name(self) -> str:
-        """The settings in a few words."""
-        words = ", ".join(f"{key.rpartition('.')[2]} {value}" for key, value in self.settings.items())
+        """The settings in a few words, without those that its runs do not have."""
+        words = ", ".join(f"{key.rpartition('.')[2]} {v}" for key, v in self.settings.items() if v != shown(None))
         return (words or self.runs[0].path.name) + ("" if self.finished else f" ({self.runs[0].path.name}, unfinished)")
 
     def as_dict(self) -> dict[str, Any]:
@@ -237,82 +236,6 @@ def shown(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(shown, value)) or "none"
     return str(value)
-
-
-def draw(comparison: Comparison, path: Path, name: Callable[[Line], str] = lambda line: line.name) -> None:
-    """Training loss and test error against the epoch: thin lines are runs, thick ones the mean over seeds.
-
-    Where a run was warmed up, also the graph's error on hidden labels in the warm-up, with the γ that was kept.
-
-    Training losses of different heads are different functions: they show whether training still moves, not which
-    head is better.
-
-    Args:
-        comparison: what to draw.
-        path: the picture to write; its suffix says of which kind.
-        name: what to call the runs of a line in the legend.
-    """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator
-
-    warm = any(run.curve("warmup", "graph_error").values for line in comparison.lines for run in line.runs)
-    figure = Figure(figsize=(15 if warm else 10, 4.2), layout="constrained")
-    canvas = FigureCanvasAgg(figure)
-    kind = path.suffix.lstrip(".").lower() or "png"
-    if kind not in canvas.get_supported_filetypes():
-        raise ValueError(f"{path}: pictures can be {', '.join(sorted(canvas.get_supported_filetypes()))}, not {kind!r}")
-    *before, loss, error = figure.subplots(1, 3 if warm else 2)
-    colours: dict[tuple[Record, ...], str] = {}
-    tests: dict[tuple[Record, ...], int] = {}
-    for line in comparison.lines:
-        if line.runs not in colours:  # runs with two tests have one training curve
-            colours[line.runs] = f"C{len(colours) % 10}"
-            _draw_group(loss, [run.curve("train", "loss") for run in line.runs], colours[line.runs], "-", name(line))
-            looks = [_percent(run.curve("warmup", "graph_error")) for run in line.runs]
-            for axis in before:
-                _draw_group(axis, looks, colours[line.runs], "-", name(line))
-        colour = colours[line.runs]
-        tests[line.runs] = tests.get(line.runs, -1) + 1
-        style = ("-", "--", ":", "-.")[tests[line.runs] % 4]  # the first test is that of the head that was trained
-        if line.test is not None:
-            percent = [_percent(run.curve("test", "error", line.test)) for run in line.runs]
-            _draw_group(error, percent, colour, style, f"{name(line)} ({', '.join(line.test)})")
-    labels = (*("graph's error in the warm-up, %" for _ in before), "training loss", "test error, %")
-    for axis, label in zip((*before, loss, error), labels, strict=True):
-        axis.set_xlabel("epoch")
-        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axis.set_ylabel(label)
-        axis.grid(alpha=0.3)
-        if axis.get_legend_handles_labels()[0]:
-            axis.legend(fontsize=8)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with complete_file(path) as part:
-        figure.savefig(part, format=kind, dpi=120)
-
-
-def _percent(curve: Curve) -> Curve:
-    return Curve(curve.epochs, tuple(100 * value for value in curve.values))
-
-
-def mean_curve(curves: Sequence[Curve]) -> Curve:
-    """The mean over runs, at the epochs that all of them have.
-
-    >>> mean_curve([Curve((1, 2), (0.5, 0.3)), Curve((1, 2, 3), (0.7, 0.5, 0.1))])
-    Curve(epochs=(1, 2), values=(0.6, 0.4))
-    """
-    tables = [dict(zip(c.epochs, c.values, strict=True)) for c in curves]
-    common = sorted(set.intersection(*(set(t) for t in tables))) if tables else []
-    return Curve(tuple(common), tuple(sum(t[e] for t in tables) / len(tables) for e in common))
-
-
-def _draw_group(axis: Any, curves: list[Curve], colour: str, style: str, name: str) -> None:
-    mean = mean_curve(curves)
-    marker = "." if len(mean.epochs) < 2 else None
-    axis.plot(mean.epochs, mean.values, style, color=colour, linewidth=2, label=name, marker=marker)
-    if len(curves) > 1:
-        for curve in curves:
-            axis.plot(curve.epochs, curve.values, style, color=colour, linewidth=0.6, alpha=0.5)
 
 
 def _lines(settings: dict[str, str], runs: list[Record]) -> list[Line]:
