@@ -272,7 +272,7 @@ def test_the_legend_hides_nothing(tmp_path: Path, settings: int, monkeypatch: py
         around = axis.get_tightbbox()  # with labels and ticks
         assert around.y0 >= box.y1
         assert around.x0 >= 0
-        assert 3.3 < axis.get_window_extent().height / figure.dpi < 4.3
+        assert 3.3 < axis.get_window_extent().height / figure.dpi < 4.5
 
 
 def test_names_in_the_legend_are_as_short_as_they_may_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from gll.train.records import Curve, Record
 HEAD = "model.head"
 HEIGHT = 4.2  # of the panels with their labels, in inches
 # Of a legend in letters of 9 points, in inches: a letter, the sample beside a name, a further line of it, a name.
-LETTER, SAMPLE, LINE, ROW = 0.075, 0.6, 0.175, 0.2
+LETTER, SAMPLE, LINE, ROW = 0.075, 0.6, 0.17, 0.2
 
 
 def draw(comparison: Comparison, path: Path, name: Callable[[Line], str] | None = None) -> None:
