@@ -302,6 +302,7 @@ def tables() -> dict[str, str]:
     sys.path.insert(0, str(RESULTS.parent))
     from _attacked import against, attacked, known
     from _attacked_words import readings
+    from _other_runs import attack_times, schedules, transfers
     from layer import AUTHORS_MS
 
     from gll.train import keys
@@ -331,6 +332,10 @@ def tables() -> dict[str, str]:
         "robustness-digits-against": (against, {}),
         "augment-cpu": (augmentation, {}),
         "augment-cuda": (augmentation, {}),
+        "attack-times": (attack_times, {}),
+        "schedules": (schedules, {}),
+        "transfers-fashion": (transfers, {}),
+        "effort-fashion": (transfers, {}),
     }
     made = {"keys": keys.markdown()}  # not measured, but made from the code
     made |= attacked(known()) | {"paper-attacks": "Not measured yet."}

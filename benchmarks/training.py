@@ -38,7 +38,7 @@ def read(directory: Path) -> dict[str, Any]:
         "before": [{k: test[k] for k in ("head", "mode", "error")} for test in first],
         "seconds": result["seconds"],
         "tests": [{k: test[k] for k in ("head", "mode", "error")} for test in result["tests"]],
-        "config": {k: config[k] for k in ("data", "model", "base", "train") if k in config},
+        "config": {k: config[k] for k in ("data", "model", "base", "warmup", "train", "test") if k in config},
     }
 
 
