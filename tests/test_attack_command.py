@@ -236,8 +236,31 @@ def test_another_head_at_test(runs: dict[str, Path], tmp_path: Path) -> None:
         assert "of all 100 test samples: by the head it was trained with, here gll classifies." in page
         assert "attacks follow the model's own gradient and stand-ins for it, at ε = 0.2 of the range" in page
         assert "*" not in page  # no mark without a row that has it
+        assert "not of every attack" not in page
     assert errors["own"] == errors["gll"]
     assert summary(tmp_path / "mlp")["run"]["head"] == "mlp, gll at test"
+    # What does not follow the gradient that was asked for is named, on the screen and on the page.
+    more = (
+        "--attacks",
+        "fgsm,features",
+        "--eps",
+        "0.2",
+        "--steps",
+        "2",
+        "--head-at-test",
+        "gll",
+        "--gradient-of",
+        "mlp",
+    )
+    result = attack(runs["mlp"], *SMALL, *more, "--out", tmp_path / "mlp", "--resume")
+    page = (tmp_path / "mlp" / "report.md").read_text()
+    assert "gradient: that of the mlp head of the same run, but not of every attack (see the notes)." in page
+    assert "- --gradient-of mlp is not followed by features: these see the model under attack in" in page
+    assert "--gradient-of mlp is not followed by features" in " ".join(result.output.split())
+    found = cells(summary(tmp_path / "mlp"))
+    assert {cell["threat"]["gradient"] for cell in found.values()} == {
+        "that of the mlp head of the same run", "that of distances between features"
+    }  # fmt: skip
 
 
 def test_inductive_is_one_thing(runs: dict[str, Path], tmp_path: Path) -> None:
@@ -446,3 +469,13 @@ def test_graphs_of_two_sizes_are_two_groups(
     groups = [group["attacks"] for group in summary(tmp_path / "a")["groups"]]
     found = {group[0]["threat"]["base"].split()[0]: [(c["attack"], c["chunk"]) for c in group] for group in groups}
     assert found == {"50": [("fgsm", 16)], "30": [("pgd", 8)]}
+
+
+def test_a_folder_may_move_to_another_device(runs: dict[str, Path]) -> None:
+    """Pixels that differ by rounding, as bytes divided by 255 do on a GPU, are the same samples."""
+    here, there = (Target(Request(runs["gll"], samples=5, device="cpu")) for _ in range(2))
+    there.images = there.images * (1 + 2**-23)
+    assert not torch.equal(here.images, there.images)
+    assert here.about() == there.about()
+    other = Target(Request(runs["gll"], samples=5, seed=1, device="cpu"))
+    assert here.about()["pixels"] != other.about()["pixels"]

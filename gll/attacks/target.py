@@ -128,7 +128,8 @@ class Target:
         n = min(request.samples or len(self.data.test), len(self.data.test))
         order = torch.randperm(len(self.data.test), generator=generator(request.seed, "attacked samples"))
         self.index = index = order[:n].sort().values.to(self.data.test.device)
-        self.images = self.data.test[index].float() / 255
+        self.bytes = self.data.test[index]
+        self.images = self.bytes.float() / 255
         self.labels: Tensor = self.data.test_labels[index]
         self.labelled = labelled = len(self.run.split.labelled)
         self.protocol: Protocol = replace(
@@ -251,7 +252,8 @@ class Target:
 
     def about(self) -> dict[str, Any]:
         """What all results share."""
-        pixels = hashlib.sha256(self.images.cpu().numpy().tobytes() + self.labels.cpu().numpy().tobytes())
+        # Of bytes: divided by 255 they differ in the last bit from device to device, and a folder may move.
+        pixels = hashlib.sha256(self.bytes.cpu().numpy().tobytes() + self.labels.cpu().numpy().tobytes())
         return {
             "run": f"{self.run.config.name}, seed {self.run.config.seed}",
             "checkpoint": _checkpoint(self.run),
