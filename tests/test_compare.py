@@ -138,7 +138,7 @@ def test_a_damaged_result_is_named(six: Path) -> None:
     assert [(len(line.runs), line.finished) for line in found.lines] == [(2, True), (1, False), (3, True)]
 
 
-def add_warm_up(run: Path, chosen: float | None) -> None:
+def add_warm_up(run: Path, *chosen: float | None) -> None:
     """As the warm-up logs it with warmup.gamma = "choose": two γ, one after the other, before training."""
     errors = {0.5: (0.5, 0.2), 1.0: (0.5, 0.4)}
     rows: list[dict[str, Any]] = [
@@ -146,8 +146,7 @@ def add_warm_up(run: Path, chosen: float | None) -> None:
         for gamma, values in errors.items()
         for epoch, error in enumerate(values)
     ]
-    if chosen is not None:
-        rows.append({"phase": "warmup", "chosen": chosen, "optimistic": False, "candidates": []})
+    rows += [{"phase": "warmup", "chosen": gamma, "optimistic": False, "candidates": []} for gamma in chosen]
     text = (run / "metrics.jsonl").read_text()
     (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows) + text)
 
@@ -168,8 +167,17 @@ def test_of_several_gammas_the_chosen_one_is_shown(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(Axes, "plot", lambda self, x, y, *a, **k: drawn.append(y) or plot(self, x, y, *a, **k))
     draw(found, tmp_path / "picture.png")
     assert pytest.approx((50, 30)) in drawn
-    add_warm_up(write_run(tmp_path / "unfinished", seed=2, epochs=0, finished=False), None)
+    add_warm_up(write_run(tmp_path / "unfinished", seed=2, epochs=0, finished=False))
     assert read_run(tmp_path / "unfinished").curve("warmup", "graph_error").values == (0.5, 0.4)
+
+
+def test_that_no_gamma_was_chosen_is_said(tmp_path: Path) -> None:
+    add_warm_up(write_run(tmp_path / "gll-0", seed=0), None)
+    found = compare([tmp_path])
+    assert found.notes == ("gll-0: the warm-up chose γ = none (seed 0); none: the graph was never better than before",)
+    (run,) = found.lines[0].runs
+    assert run.gamma is None
+    assert run.curve("warmup", "graph_error").values == (0.5, 0.4)  # of the last, in place of nothing
 
 
 def test_compare_reads_what_a_choosing_warm_up_writes(tmp_path: Path) -> None:

@@ -251,6 +251,20 @@ def test_the_best_candidate_wins_whatever_its_place(best: int, tmp_path: Path, m
     assert all(torch.equal(stored[0][f"encoder.{k}"], v) for k, v in encoder.state_dict().items())
 
 
+def test_where_nothing_was_better_no_gamma_is_chosen(tmp_path: Path) -> None:
+    """With a rate that ruins any encoder, whatever γ is."""
+    options = ["warmup.gamma=choose", "warmup.candidates=[0.25, 0.75]", "warmup.lr=50", "warmup.epochs=1"]
+    out = io.StringIO()
+    before = network()
+    result, encoder, run = start(tmp_path / "a", *options)(reporter=Reporter(Console(file=out, width=100)))
+    assert [c.epoch for c in result.table] == [0, 0]
+    assert not result.helped
+    assert same(encoder, before)
+    assert run.metrics()[-1]["chosen"] is None
+    assert "→" not in out.getvalue()
+    assert "never better than before the warm-up, with any γ, and none is chosen" in " ".join(out.getvalue().split())
+
+
 def test_classes_of_unlabelled_samples_are_never_read(tmp_path: Path) -> None:
     shuffled = DATA.train_labels.clone()
     shuffled[SPLIT.unlabelled] = (shuffled[SPLIT.unlabelled] + 3) % 10

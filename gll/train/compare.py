@@ -208,8 +208,11 @@ def compare(paths: Iterable[Path]) -> Comparison:
             )
         made = _lines(dict(zip(keys, group, strict=False)), members)
         if any(run.chose for run in members):
-            names = ", ".join(f"{shown(run.gamma)} (seed {run.seed})" for run in members if run.chose)
-            notes.append(f"{made[0].name}: the warm-up chose γ = {names}")
+            found = [
+                f"{'none' if run.gamma is None else shown(run.gamma)} (seed {run.seed})" for run in members if run.chose
+            ]
+            why = "; none: the graph was never better than before" if any(run.gamma is None for run in members) else ""
+            notes.append(f"{made[0].name}: the warm-up chose γ = {', '.join(found)}{why}")
         lines += made
     return Comparison(keys, tuple(lines), tuple(notes))
 

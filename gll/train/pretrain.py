@@ -56,13 +56,18 @@ class WarmUp:
     table: tuple[Candidate, ...]
     optimistic: bool
 
+    @property
+    def helped(self) -> bool:
+        """Whether the encoder has been changed; not if no epoch, with any γ, had a better graph than the start."""
+        return self.kept.epoch > 0 or self.kept.epochs == 0
+
     def shown(self) -> Table:
         """As a table for a terminal."""
         table = Table(title=f"warm-up: the graph's error on {'seen' if self.optimistic else 'hidden'} labels")
         for name in ("γ", "error", "samples", "log loss", "kept epoch", "of"):
             table.add_column(name, justify="right")
         for c in self.table:
-            mark = "→ " if c == self.kept and len(self.table) > 1 else ""
+            mark = "→ " if c == self.kept and self.helped and len(self.table) > 1 else ""
             row = ("–", "–", "–")
             if c.look is not None:
                 row = (f"{c.look.error:.1%} ± {c.look.spread:.1%}", f"{c.look.measured:,}", f"{c.look.loss:.3f}")
@@ -125,7 +130,8 @@ def warm_up(
     result = WarmUp(projection, best[0], tuple(found), watch is not None and watch.optimistic)
     if len(gammas) > 1:
         table = [{"gamma": c.gamma, "epoch": c.epoch, "graph_error": c.look and c.look.error} for c in found]
-        run.log(phase="warmup", chosen=result.kept.gamma, optimistic=result.optimistic, candidates=table)
+        chosen = result.kept.gamma if result.helped else None
+        run.log(phase="warmup", chosen=chosen, optimistic=result.optimistic, candidates=table)
     state = {
         "done": True,
         "kept": found.index(result.kept),
@@ -135,10 +141,11 @@ def warm_up(
     run.save(NAME, _state(encoder, projection), state)
     if reporter.console is not None:
         reporter.console.print(result.shown())
-    if result.kept.epoch == 0 and result.kept.epochs > 0:
+    if not result.helped:
+        which = ", with any γ, and none is chosen" if len(gammas) > 1 else ""
         reporter.say(
-            "the graph was never better than before the warm-up, so the encoder is kept as it was: try more epochs, "
-            "another warmup.augment or warmup.lr, or warmup.keep=last"
+            f"the graph was never better than before the warm-up{which}, so the encoder is kept as it was: try more "
+            "epochs, another warmup.augment or warmup.lr, or warmup.keep=last"
         )
     return result
 

@@ -64,25 +64,29 @@ class Record:
 
     @property
     def gamma(self) -> Any:
-        """The γ of the warm-up: that which was chosen, or while none is, the one that is being tried; None if none."""
+        """The γ of the warm-up: that which was chosen, or before that the one that is being tried; None if none."""
         chosen = [row["chosen"] for row in self.rows if row["phase"] == "warmup" and "chosen" in row]
-        tried = [row["gamma"] for row in self.rows if row["phase"] == "warmup" and "gamma" in row]
-        return (chosen or tried or [None])[-1]
+        return (chosen or self._tried or [None])[-1]
+
+    @property
+    def _tried(self) -> list[Any]:
+        return [row["gamma"] for row in self.rows if row["phase"] == "warmup" and "gamma" in row]
 
     @property
     def chose(self) -> bool:
-        """Whether the warm-up has tried several γ and chosen one."""
+        """Whether the warm-up has tried several γ and chosen one, or none if they made nothing better."""
         return any("chosen" in row for row in self.rows if row["phase"] == "warmup")
 
     def curve(self, phase: str, figure: str, test: tuple[str, str] | None = None) -> Curve:
         """`figure` ("loss", "error", ...) of a phase ("train", "test", "warmup") against the epoch.
 
         A figure that was not finite is stored as null, and is NaN here: it must not give way to an earlier one. Of a
-        warm-up with several γ, it is the curve of `gamma`.
+        warm-up with several γ, it is the curve of `gamma`, or of the last if none was chosen.
         """
         rows = [r for r in self.rows if r["phase"] == phase and figure in r and test in (None, _tested(r))]
         if phase == "warmup":
-            rows = [r for r in rows if "epoch" in r and r.get("gamma") == self.gamma]
+            one = self._tried[-1:] if self.gamma is None else [self.gamma]
+            rows = [r for r in rows if "epoch" in r and r.get("gamma") in (one or [None])]
         rows.sort(key=lambda row: int(row["epoch"]))
         values = (math.nan if row[figure] is None else float(row[figure]) for row in rows)
         return Curve(tuple(int(row["epoch"]) for row in rows), tuple(values))
