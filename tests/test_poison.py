@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -108,6 +109,25 @@ def test_flips_that_cannot_be() -> None:
         influence(v.with_labels(labels), x, torch.ones(9, 3, dtype=torch.float64))
 
 
+def test_what_was_poisoned_is_said() -> None:
+    v, (x, y) = victim(THREATS[1]), points(9, 1)
+    for flips in (RandomFlips(), GreedyFlips()):
+        threat = poison(v, x, y, counts=[0, 3], flips=flips).threat
+        assert threat.base == "points (3 of its labels flipped at the most, all images left as they are)"
+        assert threat.gradient == f"none: labels are chosen by {type(flips).__name__}"
+        assert (threat.queries, threat.perturbs_base) == (Queries.ALONE, True)
+    assert v.threat == replace(THREATS[1], dtype="float64")
+
+
+@pytest.mark.parametrize("threat", THREATS[:2])
+def test_queries_suffer_from_a_perturbed_base(threat: ThreatModel) -> None:
+    v, (x, y), (base, _) = victim(threat), points(12, 1), points(30, 0)
+    poisoned, _ = perturb_base(v, base, x, y, eps=0.12, steps=4)
+    errors = [float((model(x).argmax(1) != y).double().mean()) for model in (v, poisoned)]
+    assert errors[1] > errors[0] + 0.1
+    assert (poisoned.threat.queries, poisoned.threat.inference) == (threat.queries, threat.inference)
+
+
 @pytest.mark.parametrize("norm", [None, L2()])
 def test_a_perturbed_base_stays_in_its_ball(norm: L2 | None) -> None:
     v, (x, y), (base, _) = victim(), points(30, 1), points(30, 0)
@@ -129,6 +149,9 @@ def test_a_base_that_cannot_be_perturbed(as_user: None) -> None:
         ({"norm": "L2"}, TypeError, r"LInf\(\) or L2\(\), got 'L2'"),
         ({"objective": Margin}, TypeError, "got the class itself"),
         ({"base_images": base + 1}, ValueError, r"pixels must be in \[0, 1\]"),
+        ({"base_images": base[:9]}, ValueError, "the base has 30 samples, got 9 images"),
+        ({"base_images": points(30, 1)[0]}, ValueError, "30 of 30 images have other features than the base sample in"),
+        ({"base_images": base[[1, 0, *range(2, 30)]]}, ValueError, "2 of 30 images have other .* in their order"),
     ]:
         arguments: dict[str, Any] = {"base_images": base, "eps": 0.1, "images": x, "labels": y, **changes}
         with pytest.raises(kind, match=message):

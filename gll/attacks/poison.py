@@ -12,7 +12,7 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import torch
@@ -23,6 +23,11 @@ from gll.attacks.graph_victim import GraphVictim
 from gll.attacks.inputs import check_ball, check_objective, checked_images, require_slope
 from gll.attacks.norms import AbstractNorm, LInf
 from gll.attacks.objectives import AbstractObjective, Margin, checked_values, prediction, runner_up
+from gll.attacks.threat import ThreatModel
+
+SAME = (
+    1e-3  # features that differ by less, beside the largest, are the same: a GPU rounds differently for another batch
+)
 
 
 class AbstractFlips(ABC):
@@ -151,12 +156,14 @@ class Poisoned:
         counts: labels flipped.
         errors: the share of queries that is wrong, for each of these.
         index, wrong: the base samples in the order in which they were flipped, and their new classes.
+        threat: what is in the graph, and how its labels were chosen.
     """
 
     counts: tuple[int, ...]
     errors: tuple[float, ...]
     index: Int[Tensor, " flips"]
     wrong: Int[Tensor, " flips"]
+    threat: ThreatModel
 
 
 def poison(
@@ -211,7 +218,11 @@ def poison(
             with torch.no_grad():
                 said = prediction(victim.with_labels(poisoned)(images), labels)
             errors.append(float((said != labels).double().mean()))
-    return Poisoned(counts, tuple(errors), index, wrong)
+    base = f"{victim.threat.base} ({max(counts):,} of its labels flipped at the most, all images left as they are)"
+    by = f"none: labels are chosen by {type(flips).__name__}"
+    return Poisoned(
+        counts, tuple(errors), index, wrong, replace(victim.threat, base=base, gradient=by, perturbs_base=True)
+    )
 
 
 def perturb_base(
@@ -228,11 +239,12 @@ def perturb_base(
 ) -> tuple[GraphVictim, Tensor]:
     """A base whose images are moved by at most eps, with their labels as they are, so that queries come out wrong.
 
-    The last iterate that has the most errors is kept.
+    The last iterate that has the most errors is kept. Where all neighbours of a query have one class there is no
+    gradient, as ever in a graph: an error that does not grow says nothing.
 
     Args:
-        victim: a graph head whose queries are in one graph; others would need a graph a query.
-        base_images: the images of its base, in 0 .. 1.
+        victim: a graph head. Queries in one graph take one solve a step, queries that are each alone one solve each.
+        base_images: the images of its base, in 0 .. 1, in the order of the base.
         images, labels: the queries, which are left as they are.
         eps, norm: the ball of every base image; L∞ by default.
         steps, step_size: of projected gradient ascent; the size is 2.5·eps/steps by default.
@@ -240,6 +252,9 @@ def perturb_base(
 
     Returns:
         The victim with that base, whose threat model says so, and the images.
+
+    Raises:
+        ValueError: images that are not those of the base, or not in 0 .. 1.
 
     Differentiable in: nothing.
     """
@@ -249,9 +264,10 @@ def perturb_base(
     if steps < 1:
         raise ValueError(f"perturb_base needs steps ≥ 1, got {steps}")
     step = 2.5 * eps / steps if step_size is None else step_size
+    clean = checked_images(base_images)
     with torch.no_grad():
         features = victim.features(images)
-    clean = checked_images(base_images)
+        _check_base_images(victim, clean)
     moved = clean.clone()
     best, most = moved, -1
     for i in range(steps + 1):
@@ -266,4 +282,23 @@ def perturb_base(
         if i < steps:
             delta = norm.project(moved.detach() + step * norm.ascend(gradient) - clean, eps)
             moved = (clean + delta).clamp(0, 1)
+    delta = best.double() - clean.double()
+    assert bool((best >= 0).all() and (best <= 1).all()), "a pixel of the base left [0, 1]"
+    assert bool((norm.size(delta) <= eps + norm.rounding(clean)).all()), f"a base image left the ball of radius {eps}"
     return victim.with_base(best, perturbs_base=True), best
+
+
+def _check_base_images(victim: GraphVictim, images: Tensor) -> None:
+    """An error for images that do not have the features of the base: its labels would not be theirs."""
+    base = victim.base_features
+    if len(images) != len(base):
+        raise ValueError(
+            f"the base has {len(base)} samples, got {len(images)} images: give those of the base, all of them"
+        )
+    away = (victim.features(images).double() - base.double()).abs().amax(1)
+    others = int((away > SAME * base.double().abs().max()).sum())
+    if others:
+        raise ValueError(
+            f"{others} of {len(base)} images have other features than the base sample in their place: give the images "
+            "that the victim was made with, in their order"
+        )
