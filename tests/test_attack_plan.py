@@ -12,6 +12,7 @@ import torch
 from gll import attacks
 from gll.attacks import autoattack, features, sets, transfer, victims
 from gll.attacks.autoattack import AutoAttack
+from gll.attacks.effects import chosen
 from gll.attacks.norms import LInf
 from gll.attacks.radii import Radius
 from gll.attacks.square import Square
@@ -58,6 +59,36 @@ def test_what_takes_the_fast_path_and_what_is_made_apart(runs: dict[str, Path]) 
     torch.testing.assert_close(fast(known.images), exact(known.images))
     (auto,) = sets.plan(["autoattack"], Target(Request(runs["mlp"], samples=24)).recipe())
     assert isinstance(auto.attack, AutoAttack)
+
+
+def test_each_attack_once(runs: dict[str, Path]) -> None:
+    """Both versions of AutoAttack have one part with every class."""
+    recipe = Target(Request(runs["gll"], samples=8, base=40, eps=(0.1, 0.2))).recipe()
+    auto, rand = (sets.plan([name], recipe) for name in ("autoattack", "autoattack-rand"))
+    both = sets.plan(["autoattack", "autoattack-rand"], recipe)
+    names = [one.attack.name for one in both]
+    assert (len(auto), len(rand), len(both)) == (4, 4, 6)
+    assert names.count("autoattack-gradients with every class") == 2  # one for every ε
+    several = sets.plan(["pgd", "pgd-margin", "square", "fgsm"], recipe)
+    assert len(several) == 8
+
+
+def test_who_follows_the_gradient_that_was_asked_for(runs: dict[str, Path]) -> None:
+    few: dict[str, Any] = {"samples": 8, "base": 40, "eps": (0.1,), "c": (20.0,), "transfer": (runs["gll"],)}
+    target = Target(Request(runs["mlp"], **few, head_at_test="gll", gradient_of="mlp"))
+    recipe, names = target.recipe(), [name for name in sets.NAMES if name != "surrogate"]  # which is for WNLL
+    assert recipe.aim is not None
+    for name in names:
+        follows = [getattr(one.attack, "source", None) is recipe.aim[0] for one in sets.plan([name], recipe)]
+        assert follows == [name in sets.AIMED] * len(follows), name
+    (said,) = [line for line in chosen(target, recipe, names) if "gradient" in line]
+    assert said.startswith(
+        "--gradient-of mlp is not followed by fixed, every-class, features, square, probe, transfer, autoattack, "
+        "autoattack-rand:"
+    )
+    assert chosen(target, recipe, sets.AIMED) == []
+    own = Target(Request(runs["mlp"], **few, head_at_test="gll"))
+    assert chosen(own, own.recipe(), names) == []
 
 
 def test_names_and_their_python_on_the_page(runs: dict[str, Path]) -> None:

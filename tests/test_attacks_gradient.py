@@ -174,7 +174,7 @@ class GraphModel(nn.Module):
 
 
 @pytest.mark.parametrize("inductive", [False, True])
-@pytest.mark.parametrize("objective", [CrossEntropy(), Margin()], ids=str)
+@pytest.mark.parametrize("objective", [CrossEntropy(), Margin(), DLR()], ids=str)
 def test_gradients_through_the_layer(objective, inductive):
     model = GraphModel(inductive)
     x, y = torch.rand(2, 2, 2, dtype=torch.float64, requires_grad=True), torch.tensor([0, 2])

@@ -32,7 +32,7 @@ from gll.attacks.plots import Row, draw_curves, draw_distances, draw_images, dra
 from gll.attacks.poisoned import poison_base, poisonable
 from gll.attacks.repair import set_aside_damaged
 from gll.attacks.report import about_checks, error_grids, preface, report
-from gll.attacks.sets import Planned, left_out, names_of, plan
+from gll.attacks.sets import AIMED, Planned, left_out, names_of, plan
 from gll.attacks.signs import Check
 from gll.attacks.store import FORMAT, ResultsError, Store, write_json
 from gll.attacks.tables import NORMS, attacks_grid, checks_grid, plain_name, poison_grid
@@ -240,6 +240,8 @@ def _in_words(target: Target, training: str) -> str:
     at_test = f"classified by a {asked.head_at_test} head at test" if asked.head_at_test else ""
     aim = target.aim()
     by = "the model's own" if aim is None else f"that of {aim[1]}"
+    if aim is not None and not set(names_of(asked.attacks)) <= set(AIMED):
+        by += ", but not of every attack (see the notes)"
     return "; ".join(filter(None, (f"trained with a {head} head", at_test, f"training {training}", f"gradient: {by}")))
 
 

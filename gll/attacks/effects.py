@@ -10,7 +10,7 @@ from dataclasses import MISSING, fields
 from typing import Any
 
 from gll.attacks.norms import LInf
-from gll.attacks.sets import Recipe
+from gll.attacks.sets import AIMED, Recipe
 from gll.attacks.target import Request, Target
 
 CW = {"cw-paper", "cw"}
@@ -61,8 +61,14 @@ def without_effect(request: Request, target: Target, names: Sequence[str]) -> li
 
 
 def chosen(target: Target, recipe: Recipe, names: Sequence[str]) -> list[str]:
-    """What the command has decided by itself: an ε in L2, of which the paper has none, and steps that are none."""
+    """What the command has decided by itself: whose gradient is not followed, an ε in L2, and steps that are none."""
     said = []
+    others = [name for name in names if name not in AIMED]
+    if recipe.aim is not None and others:
+        said.append(
+            f"--gradient-of {target.request.gradient_of} is not followed by {', '.join(others)}: these see the model "
+            "under attack in a way of their own, or another model, and count in the worst case all the same"
+        )
     if not target.request.eps and not isinstance(target.measure.norm, LInf) and not set(names) <= CW:
         said.append(
             f"every ε in L2 is ours, since the paper has none: {target.table_eps:.4g} is the length of a change by the "

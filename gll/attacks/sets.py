@@ -10,6 +10,7 @@ random search.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import final
@@ -250,6 +251,8 @@ STRONG = (
     "probe", "transfer", "autoattack", "cw",
 )  # fmt: skip
 SETS = {"paper": PAPER, "strong": STRONG}
+AIMED = (*PAPER, "pgd", "pgd-margin", "pgd-dlr", "pgd-targets", "cw")
+"""What follows another gradient where that is asked for (`Recipe.aim`); all others have a way of their own."""
 NEED_GRAPH = ("fixed", "every-class", "features", "surrogate")
 
 
@@ -296,5 +299,9 @@ def left_out(text: str, recipe: Recipe, *, autoattack: bool) -> dict[str, str]:
 
 
 def plan(names: Iterable[str], recipe: Recipe) -> list[Planned]:
-    """The attacks of these names."""
-    return [planned for name in names for planned in NAMES[name](recipe)]
+    """The attacks of these names, each once: both versions of AutoAttack have one part with every class."""
+    found: dict[str, Planned] = {}
+    for planned in (planned for name in names for planned in NAMES[name](recipe)):
+        about = (planned.attack.name, planned.attack.settings(), planned.sharp, planned.large, planned.fast)
+        found.setdefault(json.dumps(about, sort_keys=True), planned)
+    return list(found.values())
