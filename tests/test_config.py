@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import statistics
 from pathlib import Path
 
 import hypothesis.strategies as st
@@ -154,12 +155,43 @@ def test_configs(path: Path) -> None:
     assert config.data.name in SOURCES
 
 
+RECORDED = json.loads((CONFIGS[0].parent.parent / "benchmarks/results/training.json").read_text(encoding="utf-8"))[
+    "rows"
+]
+
+
+def header(path: Path) -> str:
+    """The comment that a config opens with, as one line."""
+    return " ".join(line.lstrip("# ") for line in path.read_text(encoding="utf-8").split("\n\n")[0].splitlines())
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_what_configs_expect_is_what_was_found(path: Path) -> None:
+    """Of those that were run: the mean over seeds, with its deviation where there are several."""
+    assert "Expected" in header(path)
+    rows = [row for row in RECORDED if row["name"] == path.stem]
+    if not rows:
+        return
+    said = re.search(r"Expected: (\d+\.(\d+))(?: ± (\d+\.\d\d))? %", header(path))
+    assert said is not None, header(path)
+    errors = [100 * row["tests"][0]["error"] for row in rows]
+    assert {row["tests"][0]["head"] for row in rows} == {load_config(path).model.head}
+    assert said[1] == f"{statistics.mean(errors):.{len(said[2])}f}"
+    assert said[3] == (f"{statistics.stdev(errors):.2f}" if len(errors) > 1 else None)
+    assert len(said[2]) == 2 or len(errors) == 1
+
+
+def test_the_configs_that_were_run_are_there() -> None:
+    """A record of a config that has another name now would be compared with nothing."""
+    assert {row["name"] for row in RECORDED} <= {path.stem for path in CONFIGS}
+    assert len({row["name"] for row in RECORDED}) >= 14
+
+
 @pytest.mark.parametrize(("name", "head"), [("gll", "GLL"), ("linear", "linear"), ("wnll", "WNLL")])
 def test_what_configs_expect_under_attack_is_what_was_found(name: str, head: str) -> None:
     """The figures in their first lines are those of the records."""
     root = CONFIGS[0].parent.parent
-    source = (root / f"configs/mnist-adversarial-{name}.toml").read_text(encoding="utf-8")
-    comment = " ".join(line.lstrip("# ") for line in source.split("\n\n")[0].splitlines())
+    comment = header(root / f"configs/mnist-adversarial-{name}.toml")
     records = json.loads((root / "experiments/adversarial/results.json").read_text(encoding="utf-8"))["records"]
     for training in ("natural", "robust"):
         places = [{"data": "mnist", "head": head, "training": training}]

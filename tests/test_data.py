@@ -321,12 +321,17 @@ def test_real_files(name: str) -> None:
     assert data.std == pytest.approx(std, abs=6e-5)
 
 
-def test_letters_are_upright() -> None:
+def test_letters_are_upright(tmp_path: Path) -> None:
     """Lines of an E, F, H, I, L, T that stand: columns are joined by more ink than rows."""
     there, wanted = SOURCES["emnist"].present(data_root())
-    if there < wanted:
-        pytest.skip("emnist is not here")
-    data = load("emnist")
+    if there == wanted:
+        data = load("emnist")
+    elif (part := data_root() / "EMNIST-subset" / "raw").is_dir():  # fewer images, in files of the same format
+        (tmp_path / "EMNIST").mkdir()
+        (tmp_path / "EMNIST" / "raw").symlink_to(part.resolve())
+        data = load("emnist", tmp_path, check=False)
+    else:
+        pytest.skip("neither emnist nor a part of it is here")
     mean = {c: data.train[data.train_labels == data.classes.index(c)].float().mean((0, 1)) for c in "LT"}
     assert mean["L"][22:].sum() > 1.5 * mean["L"][:6].sum()  # the foot of an L is below
     assert mean["T"][:10].sum() > 1.5 * mean["T"][18:].sum()  # the bar of a T is above
