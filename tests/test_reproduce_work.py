@@ -16,9 +16,8 @@ from typing import Any
 
 import pytest
 import torch
-from click.testing import Result
 from rich.console import Console
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 import gll.nn.encoders
 from gll.cli import app

@@ -21,7 +21,7 @@ def main(folder: Path) -> None:
     with Ranks.start("cpu", minutes=2) as ranks:
         for path in sorted(folder.glob("*.toml")):
             try:
-                train(open_run(load_config(path), None, ranks, Reporter()), ranks=ranks)
+                train(open_run(load_config(path), path, None, ranks, Reporter()), ranks=ranks)
             except ValueError as error:
                 answers[path.stem] = f"{type(error).__name__}: {error}"
     (folder / f"rank{ranks.rank}.json").write_text(json.dumps(answers))
