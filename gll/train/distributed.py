@@ -12,6 +12,7 @@ Without torchrun's environment there is one rank, and nothing here does anything
 
 from __future__ import annotations
 
+import gc
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -84,6 +85,7 @@ class Ranks:
         try:
             yield Ranks(rank, world, kind)
         finally:
+            gc.collect()  # what still holds the group, such as a wrapped encoder, must go before it
             dist.destroy_process_group()
 
     @property
