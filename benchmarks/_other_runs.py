@@ -1,17 +1,11 @@
-"""Tables of smaller benchmarks: times of attacks, attacks from other runs, more effort, and schedules."""
+"""Tables of smaller benchmarks: times of attacks, attacks from other runs, schedules."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable
 from typing import Any
 
-
-def shown(values: Iterable[float], digits: int) -> str:
-    """Mean ± standard deviation, in percent."""
-    values = [100 * value for value in values]
-    spread = f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
-    return f"{statistics.fmean(values):.{digits}f}{spread}"
+from gll.reproduce.robust import shown_mean
 
 
 def about(record: dict[str, Any]) -> str:
@@ -32,15 +26,15 @@ def attack_times(record: dict[str, Any], _: object) -> str:
 def schedules(record: dict[str, Any], _: object) -> str:
     found: dict[str, list[float]] = {}
     for row in record["rows"]:
-        found.setdefault(row["candidate"], []).append(row["error"])
+        found.setdefault(row["candidate"], []).append(100 * row["error"])
     lines = ["| settings | error on held-out training images, % | seeds |", "|---|---:|---:|"]
     for name in sorted(found, key=lambda name: statistics.fmean(found[name])):
-        lines.append(f"| {name} | {shown(found[name], 2)} | {len(found[name])} |")
+        lines.append(f"| {name} | {shown_mean(found[name], 2)} | {len(found[name])} |")
     return "\n".join([*lines, "", about(record)])
 
 
 def transfers(record: dict[str, Any], _: object) -> str:
-    """Rows: what an attack was made on, or with how much effort; columns: the model that judges it, and ε."""
+    """Rows: what an attack was made on; columns: the model that judges it, and ε."""
     rows, settings = record["rows"], record["config"]
     places = list(dict.fromkeys((row["victim"], row["eps"]) for row in rows))
     lines = [
@@ -50,8 +44,8 @@ def transfers(record: dict[str, Any], _: object) -> str:
     for source in dict.fromkeys(row["source"] for row in rows):
         cells = []
         for victim, eps in places:
-            mine = [r["error"] for r in rows if (r["victim"], r["eps"], r["source"]) == (victim, eps, source)]
-            cells.append(shown(mine, 1) if mine else "–")
+            mine = [100 * r["error"] for r in rows if (r["victim"], r["eps"], r["source"]) == (victim, eps, source)]
+            cells.append(shown_mean(mine))
         lines.append(f"| {source} | {' | '.join(cells)} |")
     what = f"{settings['data']}, {settings['samples']} test samples, each alone with a base of {settings['base']:,}"
     return "\n".join([*lines, "", f"<small>{what};</small> {about(record)}"])

@@ -335,7 +335,6 @@ def tables() -> dict[str, str]:
         "attack-times": (attack_times, {}),
         "schedules": (schedules, {}),
         "transfers-fashion": (transfers, {}),
-        "effort-fashion": (transfers, {}),
     }
     made = {"keys": keys.markdown()}  # not measured, but made from the code
     made |= attacked(known()) | {"paper-attacks": "Not measured yet."}

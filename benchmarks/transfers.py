@@ -11,7 +11,6 @@ runs with a graph are attacked with every class in sight, by more steps, starts,
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -32,6 +31,7 @@ from gll.attacks.threat import Queries
 from gll.attacks.transfer import EveryClass, Transfer
 from gll.attacks.victims import victim_of
 from gll.data.random import generator
+from gll.reproduce.robust import shown_mean
 from gll.train.model import data_of
 from gll.train.runs import Run
 
@@ -129,8 +129,7 @@ def main(
     table = Table("ε", "victim", "effort" if effort else "made on", "error, %")
     for key in dict.fromkeys((row["eps"], row["victim"], row["source"]) for row in rows):
         mine = [100 * row["error"] for row in rows if (row["eps"], row["victim"], row["source"]) == key]
-        spread = f" ± {statistics.stdev(mine):.1f}" if len(mine) > 1 else ""
-        table.add_row(f"{key[0]:g}", *key[1:], f"{statistics.fmean(mine):.1f}{spread}")
+        table.add_row(f"{key[0]:g}", *key[1:], shown_mean(mine))
     Console().print(table)
 
 

@@ -13,7 +13,6 @@ import pytest
 import torch
 from PIL import Image
 from rich.console import Console
-from typer.testing import CliRunner, Result
 
 from gll.attacks import checks, command, poisoned, sets, target
 from gll.attacks.autoattack import AutoAttack
@@ -25,9 +24,8 @@ from gll.attacks.tables import errors_at, paper_grid
 from gll.attacks.target import Request, Target
 from gll.attacks.transfer import Transfer
 from gll.attacks.victims import victim_of
-from gll.cli import app
 from gll.train.runs import Run
-from tests.attacked_runs import trained_runs
+from tests.attacked_runs import attack, summary, trained_runs, without_pictures
 
 SMALL = ("--samples", "24", "--base", "40")
 UNCHECKED = (
@@ -52,17 +50,7 @@ def _short(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
     if request.node.originalname in UNCHECKED:
         monkeypatch.setattr(command, "run_checks", lambda *args, **options: ())
     if request.node.name != "test_the_paper_set":
-        for name in ("draw_curves", "draw_distances", "draw_images", "draw_poison"):
-            monkeypatch.setattr(command, name, lambda *args: None)
-
-
-def attack(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, ["attack", *map(str, arguments)])
-
-
-def summary(out: Path) -> dict[str, Any]:
-    record: dict[str, Any] = json.loads((out / "summary.json").read_text())
-    return record
+        without_pictures(monkeypatch)
 
 
 def cells(found: dict[str, Any]) -> dict[str, dict[str, Any]]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from typer.testing import CliRunner, Result
 
 from gll.attacks import checks, command, sets
 from gll.attacks.balls import Ball
@@ -21,11 +19,10 @@ from gll.attacks.norms import L2, LInf
 from gll.attacks.radii import MEASURES, Radius
 from gll.attacks.store import Store
 from gll.attacks.target import Request, Target
-from gll.cli import app
 from gll.data.samples import TrainTest
 from gll.train.progress import Reporter
 from tests.attack_stubs import blobs, honest_mlp
-from tests.attacked_runs import trained_runs
+from tests.attacked_runs import attack, summary, trained_runs, without_pictures
 
 
 @pytest.fixture(scope="module")
@@ -35,17 +32,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(autouse=True)
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("draw_curves", "draw_distances", "draw_images", "draw_poison"):
-        monkeypatch.setattr(command, name, lambda *args: None)
-
-
-def attack(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, ["attack", *map(str, arguments)])
-
-
-def summary(out: Path) -> dict[str, Any]:
-    record: dict[str, Any] = json.loads((out / "summary.json").read_text())
-    return record
+    without_pictures(monkeypatch)
 
 
 def colours(std: tuple[float, ...] = (0.25, 0.24, 0.26)) -> TrainTest:
