@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from typing import Any
 
@@ -68,23 +67,6 @@ def answers(known: Known, *trainings: str) -> str:
     """Who is more robust, for each data set that was run."""
     found = sentences(known.worst, *trainings)
     return "\n".join(f"- {text}" for text in found) or NOT_RUN
-
-
-def readings(record: dict[str, Any]) -> str:
-    """For each head the paper's errors, ours as we read its protocol, and the reading that comes closest; then all."""
-    from _paper_attacks import EXPECTED, cells, paper_attacks
-
-    paper = json.loads(EXPECTED.read_text())["values"]
-    head = ["head", "", "training", "gradient of", "attack", "natural", "FGSM", "IFGSM"]
-    lines = [f"| {' | '.join(head)} |", "|---|---|---|---|---|---:|---:|---:|"]
-    for name in dict.fromkeys(row["head"] for row in record["rows"]):
-        rows, theirs = [row for row in record["rows"] if row["head"] == name], paper[f"mnist, {name}, natural"]
-        errors = " | ".join(f"{theirs[figure]:.2f}" for figure in COLUMNS[:3])
-        lines.append(f"| {name} | the paper | | | | {errors} |")
-        closest = min(rows, key=lambda row: sum(abs(row[figure] - theirs[figure]) for figure in COLUMNS[1:3]))
-        for title, row in (("as we read it", rows[0]), (f"closest of {len(rows)}", closest)):
-            lines.append(f"| | {title} | {' | '.join(cells(row)[1:7])} |")
-    return "\n".join([*lines, "", "All of them:", "", paper_attacks(record, {})])
 
 
 def claims(known: Known) -> str:

@@ -1,11 +1,19 @@
-"""Tables of smaller benchmarks: times of attacks, attacks from other runs, schedules."""
+"""Tables of smaller benchmarks: times of attacks, attacks from other runs and with more effort, schedules."""
 
 from __future__ import annotations
 
 import statistics
+from functools import partial
 from typing import Any
 
-from gll.reproduce.robust import shown_mean
+from _attacked import ATTACKS, WORST, Known, worst
+
+from gll.reproduce.robust import EVERY_CLASS, ROBUST, Contest, shown_mean, strongest
+
+# How `transfers.py` and the records of `worst-case` call the same.
+HEADS = {"gll": "GLL", "wnll": "WNLL"}
+SIGHT, AUTO_SIGHT = "PGD with every class in sight", "AutoAttack with every class in sight"
+TRAININGS = {"own": ROBUST, "every-class": EVERY_CLASS}
 
 
 def about(record: dict[str, Any]) -> str:
@@ -48,4 +56,33 @@ def transfers(record: dict[str, Any], _: object) -> str:
             cells.append(shown_mean(mine))
         lines.append(f"| {source} | {' | '.join(cells)} |")
     what = f"{settings['data']}, {settings['samples']} test samples, each alone with a base of {settings['base']:,}"
+    return "\n".join([*lines, "", f"<small>{what};</small> {about(record)}"])
+
+
+def efforts(record: dict[str, Any], known: Known) -> str:
+    """What more steps, starts, targets and points find; below, what had been found on the same runs before."""
+    rows, settings = record["rows"], record["config"]
+    contest = Contest(known.worst, settings["data"], TRAININGS[settings["against"]])
+    places = list(dict.fromkeys((row["victim"], row["eps"]) for row in rows))
+    before = {
+        victim: [r["more"]["alone"] for r in contest.records.get(HEADS[victim], ()) if r["seed"] in settings["seed"]]
+        for victim, _ in places
+    }
+
+    def line(title: str, cells: list[list[float]], seconds: str = "") -> str:
+        return f"| {title} | {' | '.join(shown_mean([100 * share for share in cell]) for cell in cells)} | {seconds} |"
+
+    head = ["attack", *(f"{HEADS[victim]}, ε = {eps:g}" for victim, eps in places), "seconds"]
+    lines = [f"| {' | '.join(head)} |", "|---|" + "---:|" * (len(head) - 1)]
+    for number, source in enumerate(dict.fromkeys(row["source"] for row in rows)):
+        mine = [row for row in rows if row["source"] == source]
+        errors = [[r["error"] for r in mine if (r["victim"], r["eps"]) == place] for place in places]
+        title = f"{SIGHT}: {source}" if number == 0 else f"the same, but {source}"
+        lines.append(line(title, errors, f"{statistics.fmean(row['seconds'] for row in mine):.0f}"))
+    figures = {title: partial(strongest, wanted=ATTACKS[title]) for title in (SIGHT, AUTO_SIGHT)} | {WORST: worst}
+    for title, figure in figures.items():
+        found = [[share for s in before[victim] if (share := figure(s, eps)) is not None] for victim, eps in places]
+        lines.append(line(f"**before: {title}**" if title == WORST else f"before: {title}", found))
+    what = f"{settings['data']}, trained at ε = {settings['trained_at']:g}; {settings['samples']:,} test samples, each"
+    what += f" alone with a base of {settings['base']:,}; *before*: the same run in the table above"
     return "\n".join([*lines, "", f"<small>{what};</small> {about(record)}"])

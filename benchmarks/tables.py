@@ -301,12 +301,13 @@ def tables() -> dict[str, str]:
     """Every table by its name."""
     sys.path.insert(0, str(RESULTS.parent))
     from _attacked import against, attacked, known
-    from _attacked_words import readings
-    from _other_runs import attack_times, schedules, transfers
+    from _other_runs import attack_times, efforts, schedules, transfers
+    from _paper_attacks import readings
     from layer import AUTHORS_MS
 
     from gll.train import keys
 
+    found = known()
     makers: dict[str, tuple[Callable[[dict[str, Any], dict[int, str]], str], dict[int, str]]] = {
         "layer-cpu": (layer, AUTHORS_MS["cpu"]),
         "layer-cpu-large": (layer, AUTHORS_MS["cpu"]),
@@ -335,9 +336,10 @@ def tables() -> dict[str, str]:
         "attack-times": (attack_times, {}),
         "schedules": (schedules, {}),
         "transfers-fashion": (transfers, {}),
+        "effort-fashion": (lambda record, _: efforts(record, found), {}),
     }
     made = {"keys": keys.markdown()}  # not measured, but made from the code
-    made |= attacked(known()) | {"paper-attacks": "Not measured yet."}
+    made |= attacked(found) | {"paper-attacks": "Not measured yet."}
     if (RESULTS / "paper-attacks.json").exists():
         made["paper-attacks"] = readings(_with_more(RESULTS / "paper-attacks.json"))
     for name, (maker, authors) in makers.items():

@@ -92,17 +92,53 @@ def test_longer_training_takes_the_place_of_a_shorter_one(module: ModuleType, tm
 
 
 def test_the_reading_that_comes_closest_is_named(module: ModuleType) -> None:
-    words = importlib.import_module("_attacked_words")
+    words = importlib.import_module("_paper_attacks")
 
-    def row(title: str, fgsm: float, ifgsm: float) -> dict[str, object]:
+    def row(title: str, fgsm: float, ifgsm: float, training: str = "as in the paper's text") -> dict[str, object]:
         reading = {"title": title, "steps": 30, "gradient": "exact"}
         errors = {"natural": 0.5, "FGSM": fgsm, "IFGSM": ifgsm, "after": {"1": 1.0, "30": ifgsm}}
-        return {"head": "linear", "training name": "plain", "seed": 0, "at_test": None, "reading": reading, **errors}
+        return {"head": "linear", "training name": training, "seed": 0, "at_test": None, "reading": reading, **errors}
 
-    rows = [row("as it is", 4.0, 17.0), row("no box", 5.0, 9.0), row("far", 50.0, 90.0)]
+    rows = [
+        row("plain", 6.0, 30.0, "shorter"),
+        row("plain", 4.0, 17.0),
+        row("no box", 5.0, 9.0),
+        row("far", 50.0, 90.0),
+    ]
     config = {"samples": [0], "eps": 0.3, "seed": "0"}
     made = words.readings({"rows": rows, "config": config, "commit": "c", "device": "d", "wall_s": 1.0}).splitlines()
-    assert made[2] == "| linear | the paper | | | | 0.75 | 5.74 | 8.48 |"
-    assert made[3].startswith("| | as we read it | plain, seed 0 | ")
-    assert made[4].startswith("| | closest of 3 | plain, seed 0 | ")
+    assert made[2] == "| **linear** | the paper | | | | 0.75 | 5.74 | 8.48 |"
+    assert made[3].startswith(
+        "| | as we read it | as in the paper's text, seed 0 | "
+    )  # not the first that was measured
+    assert made[3].endswith(" | plain | 0.50 | 4.00 | 17.00 |")
+    assert made[4].startswith("| | closest of 4 | as in the paper's text, seed 0 | ")
     assert made[4].endswith(" | no box | 0.50 | 5.00 | 9.00 |")
+    spans = "0.50 to 0.50 | 4.00 to 6.00 | 17.00 to 30.00"
+    assert made[5] == f"| | from lowest to highest | 2 trainings | the network | plain | {spans} |"
+    assert made[7] == "<details><summary>All 4 readings</summary>"
+    assert made[10].startswith("<tr><td><b>linear</b></td><td><b>the paper's</b></td>")
+    assert sum(line.startswith("<tr><td>") for line in made) == 5  # the paper's, and each of ours
+    assert made[-1] == "</details>"
+
+
+def test_more_effort_stands_beside_what_was_found_before(module: ModuleType, tmp_path: Path) -> None:
+    efforts = importlib.import_module("_other_runs").efforts
+    rows = [
+        {"victim": "gll", "seed": seed, "source": source, "eps": 0.2, "error": error, "seconds": 10.0}
+        for source, errors in (("40 steps", (0.5, 0.7)), ("100 steps", (0.6, 0.6)))
+        for seed, error in zip((1, 2), errors, strict=True)
+    ]
+    config = {"data": "mnist", "trained_at": 0.1, "against": "own", "base": 10, "samples": 20, "seed": [1, 2]}
+    where = {"commit": "c", "device": "d", "versions": {"torch": "2"}, "wall_s": 1.0}
+    known = module.known(tmp_path)
+    made = efforts({"rows": rows, "config": config, **where}, known).splitlines()
+    assert made[0] == "| attack | GLL, ε = 0.2 | seconds |"
+    assert made[2] == "| PGD with every class in sight: 40 steps | 60.0 ± 14.1 | 10 |"
+    assert made[3] == "| the same, but 100 steps | 60.0 ± 0.0 | 10 |"
+    runs = [record for record in known.columns("mnist", "robust")["GLL"] if record["seed"] in (1, 2)]
+    errors = [record["values"]["worst case at 2x, alone"] for record in runs]  # of these two of three runs
+    assert made[6] == f"| **before: worst case of all** | {module.shown_mean(errors)} |  |"
+    (tmp_path / "worst-case" / "results.json").unlink()
+    nothing = efforts({"rows": rows, "config": config, **where}, module.known(tmp_path)).splitlines()
+    assert nothing[6] == "| **before: worst case of all** | – |  |"
