@@ -437,7 +437,7 @@ def test_all_cells_of_all_scales_can_be_listed(name: str) -> None:
     for scale in experiment.scales:
         cells = kind_of(experiment).cells(experiment, scale)
         assert len({cell.key for cell in cells}) == len(cells), "two cells are the same"
-    grid = {"cifar10": 81, "emnist": 81, "times": 12, "adversarial": 18, "moons": 6}
+    grid = {"cifar10": 81, "emnist": 81, "times": 36, "adversarial": 18, "moons": 6}
     if name in grid:
         seeds = len(experiment.text["scales"]["full"]["seeds"])
         assert sum(not cell.role for cell in cells) == grid[name] * seeds

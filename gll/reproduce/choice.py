@@ -41,6 +41,8 @@ def values(cells: Iterable[Cell]) -> str:
     for cell in cells:
         for axis, name in cell.point.place if not cell.role else ():
             found.setdefault(axis, {})[name] = None
+        for part in cell.part.split(", ") if cell.part else ():
+            found.setdefault("part", {})[part] = None
         seeds[f"seed {cell.point.seed}"] = None
     return "; ".join([*(f"{axis}: {', '.join(names)}" for axis, names in found.items()), ", ".join(seeds)])
 

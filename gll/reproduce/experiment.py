@@ -87,6 +87,7 @@ class Cell:
         settings: all that decides what comes out, JSON-able; `key` is its checksum.
         role: "" for what the table shows; else what it is, such as "warm-up".
         needs: the key of the cell that must be done before.
+        part: where the work of a point is split among cells, which part this one is; their figures share a row.
     """
 
     experiment: str
@@ -95,6 +96,7 @@ class Cell:
     settings: Mapping[str, Any] = field(hash=False)
     role: str = ""
     needs: str = ""
+    part: str = ""
 
     @property
     def key(self) -> str:
@@ -105,8 +107,8 @@ class Cell:
     @property
     def title(self) -> str:
         """To read."""
-        parts = [self.role] if self.role else []
-        return ", ".join([*parts, *(value for _, value in self.point.place), f"seed {self.point.seed}"])
+        words = [self.role, *(value for _, value in self.point.place), self.part, f"seed {self.point.seed}"]
+        return ", ".join(word for word in words if word)
 
     @property
     def folder(self) -> str:
@@ -123,7 +125,7 @@ class Cell:
 
     @property
     def parts(self) -> list[str]:
-        """What it can be asked for by: its role, its name on each axis, "seed 0"."""
+        """What it can be asked for by: its role, its name on each axis, its part, "seed 0"."""
         return self.title.split(", ")
 
     def matches(self, words: Iterable[str]) -> bool:

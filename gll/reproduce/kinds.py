@@ -95,6 +95,10 @@ class AbstractSimple(AbstractKind):
     def check(self, options: Mapping[str, Any]) -> None:
         """Raise ValueError where the value of an option cannot be."""
 
+    def parts(self, options: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+        """The cells of a point: the settings of each by its name (`Cell.part`). Usually one, which needs no name."""
+        return {"": options}
+
     @final
     def look(self, experiment: Experiment, cells: Sequence[Cell]) -> dict[str, str]:
         known = [*self.needed, *self.optional(experiment)]
@@ -111,8 +115,9 @@ class AbstractSimple(AbstractKind):
     @final
     def cells(self, experiment: Experiment, scale: str) -> list[Cell]:
         return [
-            Cell(experiment.name, scale, point, {"kind": experiment.kind, **point.options()})
+            Cell(experiment.name, scale, point, {"kind": experiment.kind, **settings}, part=part)
             for point in experiment.points(scale)
+            for part, settings in self.parts(point.options()).items()
         ]
 
 

@@ -106,7 +106,7 @@ def table(shown: Shown) -> str:
             place = {axis: chosen[axis] for axis in axes}
             ours, theirs = shown.values(place, figure), experiment.paper(name_of(place), figure)
             cells.append(entry(ours, theirs, digits_of(experiment, figure)))
-            counts |= {ran.count(place)} - {0}
+            counts |= {len({record["seed"] for at, record in shown.found if at == place})} - {0}
         lines.append(f"| {' | '.join([*row, *cells, _range(counts)])} |")
     left = len(shown.places) - len({name_of(place) for place in ran})
     missing = [f"Not run yet, and not shown: {left} of {len(shown.places)} places."] if left else []

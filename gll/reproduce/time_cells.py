@@ -1,4 +1,4 @@
-"""Cells that time training and testing steps, by the code of benchmarks/training_step.py.
+"""Cells of times of training and testing steps and of the errors beside, by the code of benchmarks/training_step.py.
 
 That file is no part of the package but of a checkout, as the experiments are.
 """
@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import os
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any, final
 
 from gll.reproduce.experiment import Cell, Experiment, ExperimentError
 from gll.reproduce.kinds import AbstractSimple, Outcome, Place
+
+HEADS = ("gll", "mlp")
+TIMING = ("rounds", "steps", "warm")  # options that decide times only
 
 
 def benchmark(folder: Path) -> ModuleType:
@@ -38,39 +42,57 @@ def benchmark(folder: Path) -> ModuleType:
 
 @final
 class TimesKind(AbstractSimple):
-    """Options: `network`, `batch`, and `rounds`, `steps`, `warm`, `errors`, as those of the benchmark."""
+    """Options: `network`, `batch`, and `rounds`, `steps`, `warm`, `errors`, as those of the benchmark.
+
+    A point is timed by one cell, which wants the GPU to itself. With `errors` each head has another that trains and
+    tests it, takes longer, and may run beside anything. None of them knows how to go on in the middle: they are short.
+    """
 
     needed = ("network", "batch")
 
     def optional(self, experiment: Experiment) -> Collection[str]:
         return inspect.signature(benchmark(experiment.folder).main).parameters
 
+    def parts(self, options: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+        timed = {key: value for key, value in options.items() if key != "errors"}
+        trained = {key: value for key, value in timed.items() if key not in TIMING}
+        heads = [f"errors, {head}" for head in HEADS] if options.get("errors") else []
+        return {"times": {"part": "times", **timed}} | {name: {"part": name, **trained} for name in heads}
+
     def run(self, experiment: Experiment, cell: Cell, place: Place) -> Outcome:
         import torch
 
+        from gll.data import load
+        from gll.reproduce.command import PARENT
         from gll.train.model import find_device
 
-        options = cell.point.options()
+        options, head = cell.point.options(), cell.part.removeprefix("errors, ")
+        if cell.part == "times" and PARENT in os.environ:
+            raise ExperimentError("processes that share a GPU spoil each other's times: --only times, and no --jobs")
         module = benchmark(experiment.folder)
         before = torch.backends.cudnn.benchmark
         torch.backends.cudnn.benchmark = True
         try:
-            data = module.images(None).to(find_device(place.device))
+            # Noise in place of MNIST will do to see that it works; its errors mean nothing.
+            data = (module.images(None) if cell.scale == "smoke" else load("mnist")).to(find_device(place.device))
             usual = {name: p.default for name, p in inspect.signature(module.main).parameters.items()}
-            settings = {**usual, **options, "seed": cell.point.seed}
-            row: dict[str, Any] = module.measure(options["network"], options["batch"], data, settings)
+            settings = {**usual, **options, "errors": False, "seed": cell.point.seed}
+            asked = (options["network"], options["batch"], data, settings)
+            if cell.part == "times":
+                row: dict[str, Any] = module.measure(*asked)
+                return Outcome(figures(row), {"row": row, "data": data.name})
+            found: dict[str, float] = module.Model(head, *asked).errors()
+            return Outcome({f"error {head}, %": found["by batches"]}, {"errors": found, "data": data.name})
         finally:
             torch.backends.cudnn.benchmark = before
-        return Outcome(figures(row), {"row": row, "data": data.name})
 
 
 def figures(row: dict[str, Any]) -> dict[str, float | None]:
-    """Seconds a step as in the paper's tables, their ratio, and that over the same images; errors in percent."""
+    """Seconds a step as in the paper's tables, their ratio, and that over the same images."""
     values: dict[str, float | None] = {}
     for what, title in (("train", "training"), ("test", "testing")):
         for kind in ("gll", "mlp"):
             values[f"{title} {kind}, s"] = row[what][kind]["mean_ms"] / 1e3
         gll, mlp, same = (row[what][kind]["median_ms"] for kind in ("gll", "mlp", "mlp, same"))
         values |= {f"{title} ratio": gll / mlp, f"{title} ratio, same images": gll / same}
-    errors = row.get("error_percent", {})
-    return values | {f"error {kind}, %": found["by batches"] for kind, found in errors.items()}
+    return values
