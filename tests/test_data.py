@@ -131,6 +131,7 @@ def test_a_missing_file_says_what_to_fetch_and_where_it_goes(tmp_path: Path) -> 
     assert "has no t10k-labels-idx1-ubyte. " in said
     assert "https://ossci-datasets.s3.amazonaws.com/mnist/" in said
     assert f"belong into {tmp_path}/MNIST/raw" in said
+    assert "set GLL_DATA, or data.root=FOLDER for gll train, pretrain and evaluate, --data-root for others" in said
     assert source.present(tmp_path) == (3, 4)
 
 

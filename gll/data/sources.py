@@ -91,8 +91,8 @@ class AbstractFiles(AbstractSource):
         return self.version(root)[0]
 
     def how(self, root: Path) -> str:
-        elsewhere = "or elsewhere, as GLL_DATA, a config's data.root or --data-root says"
-        return f"{self.fetch}; the files belong into {self.folder(root)} ({elsewhere})"
+        elsewhere = "or elsewhere: set GLL_DATA, or data.root=FOLDER for gll train, pretrain and evaluate"
+        return f"{self.fetch}; the files belong into {self.folder(root)} ({elsewhere}, --data-root for others)"
 
     def present(self, root: Path) -> tuple[int, int]:
         folder, files = self.version(root)
