@@ -476,6 +476,14 @@ def test_a_step_does_not_wait_for_the_gpu(
     train(new_run(tiny(tmp_path, *options, "train.autocast=true", "train.channels_last=true")))
 
 
+def test_images_stay_bytes_on_the_training_device(tmp_path: Path, device: torch.device) -> None:
+    training = Training(new_run(tiny(tmp_path, "data.augment=grey")), Ranks(device=device), Reporter())
+    data, index = training.data, torch.arange(7, device=device)
+    for images in (data.train, data.test, training.ahead.images(index, 0, 0)):
+        assert images.dtype == torch.uint8
+        assert images.device.type == device.type
+
+
 def test_progress_in_plain_lines(tmp_path: Path) -> None:
     import io
 
