@@ -293,7 +293,7 @@ def draw(seed: int, number: int) -> Task:
         s.ConjugateGradient(rtol=1e-6),
         s.ConjugateGradient(single=True),
         s.ConjugateGradient(rtol=1e-5, single=True),
-        s.Auto(rtol=1e-5, dense_cpu=0, dense_rescue=0, multilevel=s.Multilevel(coarsest=5)),
+        s.Auto(rtol=1e-5, dense_cpu=0, dense_rescue=0, dense_last=0, multilevel=s.Multilevel(coarsest=5)),
     ]
     if equation in ("Laplace", "SoftLaplace"):
         solvers.append(s.ConjugateGradient(preconditioner=s.AMG()))

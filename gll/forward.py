@@ -76,15 +76,19 @@ class Outcome:
             return dataclasses.replace(bad, result=RESULT.NONFINITE_OUTPUT)
         # A loose rtol loosens what is a bound; where there is only an estimate (constants projected out), it does not.
         loose = 10 * linear.rtol if operator.components is None else 0.0
-        off, tolerance = float(found.error.max()), max(ERROR_TOLERANCE, loose)
+        tolerance = max(ERROR_TOLERANCE, loose)
+        off = float(found.error.max()) if found.sound else float("inf")
         lost = not off <= tolerance
+        unresolved = ~(found.error <= tolerance) if lost else None
+        # Without a bound on the error, the nodes that look worst are set aside; what is left is then judged anew.
+        aside = not found.sound and found.worst <= linear.rtol and 0 < int((found.error <= tolerance).sum()) < m
         # Too few iterations are the solver's failure; an error in spite of convergence is the problem's nature.
         if found.result is RESULT.BREAKDOWN:
             return bad
-        if found.result is RESULT.MAX_STEPS or (found.result is not RESULT.SUCCESSFUL and not lost):
+        if not aside and (found.result is RESULT.MAX_STEPS or (found.result is not RESULT.SUCCESSFUL and not lost)):
             detail = f"relative residual {found.worst:.1e}, asked for {linear.rtol:.1e}, after {found.steps} steps"
             return dataclasses.replace(bad, result=RESULT.MAX_STEPS, detail=detail)
-        if off == float("inf"):
+        if off == float("inf") and not aside:
             detail = f"no bound on the error after {found.steps} steps of {type(linear).__name__}"
             return dataclasses.replace(bad, result=RESULT.ILL_CONDITIONED, detail=detail)
         return cls(
@@ -93,7 +97,7 @@ class Outcome:
             steps=steps + found.steps,
             residual=found.residual,
             error=off,
-            unresolved=~(found.error <= tolerance) if lost else None,
+            unresolved=unresolved,
             adjoint=_adjoint_solver(linear, operator, state, found),
             method=("" if equation.linear else "Newton, ") + linear.report(state),
         )

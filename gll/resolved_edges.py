@@ -27,7 +27,7 @@ def on_resolved_edges(request: Request, run: Callable[[Request, Solver | None], 
     without a label follows its neighbours, by Laplace's equation on all edges.
     """
     graph, solver, failure = request.graph, request.solver, SolveError(RESULT.ILL_CONDITIONED)
-    fast = Auto(dense_rescue=Auto().dense_cpu)
+    fast = Auto(dense_rescue=Auto().dense_cpu, dense_last=Auto().dense_cpu)
     tries: list[tuple[float, Solver | None]] = [(0.0, solver)] + [(cut, solver) for cut in (1e-12, 1e-8, 1e-5)]
     if solver is None and graph.weight.device.type == "cpu":
         # Auto factorises singular systems of up to 6,000 nodes, whose error it can then estimate best. Conjugate

@@ -238,7 +238,7 @@ SOLVERS: dict[str, object] = {
     "Cholesky": Cholesky(),
     "CG": ConjugateGradient(rtol=1e-13),
     "CG + AMG": ConjugateGradient(rtol=1e-13, preconditioner=AMG()),
-    "Auto, iterative": Auto(rtol=1e-13, dense_cpu=0, dense_gpu=0, dense_rescue=0),
+    "Auto, iterative": Auto(rtol=1e-13, dense_cpu=0, dense_gpu=0, dense_rescue=0, dense_last=0),
     "Auto, rescued": Auto(dense_cpu=0, dense_gpu=0, patience=1),
     "Newton, CG": Newton(linear=ConjugateGradient(rtol=1e-13), rtol=1e-12),
     "Newton, Cholesky": Newton(linear=Cholesky(), rtol=1e-12),

@@ -125,7 +125,10 @@ def test_auto_uses_it_on_large_graphs_and_gradients_are_the_same() -> None:
     x = torch.randn(900, 3, generator=torch.Generator().manual_seed(0), dtype=F64).requires_grad_()
     labels = gll.Labels(torch.arange(10), torch.eye(2, dtype=F64).repeat(5, 1))
     grads, values = [], []
-    for solver in (gll.solvers.Cholesky(), Auto(dense_cpu=10, dense_rescue=20, multilevel=Multilevel(coarsest=50))):
+    for solver in (
+        gll.solvers.Cholesky(),
+        Auto(dense_cpu=10, dense_rescue=20, dense_last=20, multilevel=Multilevel(coarsest=50)),
+    ):
         solution = gll.solve(gll.Laplace(), gll.knn_graph(x, 8), labels, solver=solver)
         values.append(solution.value)
         (grad,) = torch.autograd.grad((solution.value[:, 0] ** 2).sum(), x)

@@ -199,7 +199,7 @@ def test_auto_describes_its_choice() -> None:
 def test_auto_does_what_it_says() -> None:
     """One step for a factorisation, many for conjugate gradients; the solution names the method."""
     case = LINEAR["grid"]()
-    direct, iterative = case.solve(solver=Auto()), case.solve(solver=Auto(dense_cpu=0, dense_rescue=0))
+    direct, iterative = case.solve(solver=Auto()), case.solve(solver=Auto(dense_cpu=0, dense_rescue=0, dense_last=0))
     assert direct.method.startswith("Cholesky")
     assert iterative.method.startswith("ConjugateGradient")
     assert direct.steps <= 3 < iterative.steps

@@ -260,10 +260,11 @@ class TestAuto(LinearSolverConformance):
 
 
 class TestAutoIterative(LinearSolverConformance):
-    solver = Auto(rtol=1e-12, dense_cpu=0, dense_gpu=0, dense_rescue=0)
+    solver = Auto(rtol=1e-12, dense_cpu=0, dense_gpu=0, dense_rescue=0, dense_last=0)
 
 
 class TestAutoRescued(LinearSolverConformance):
     """Conjugate gradients are given up after two steps, and Cholesky takes over."""
 
     solver = Auto(rtol=1e-12, dense_cpu=0, dense_gpu=0, patience=2)
+    sees_weak_links = True

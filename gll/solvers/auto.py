@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, final
 
@@ -37,7 +38,10 @@ class Auto(AbstractLinearSolver):
     Args:
         rtol: see `AbstractLinearSolver`.
         dense_cpu, dense_gpu: largest number of free nodes that is factorised at once; measured break-even points.
-        dense_rescue: largest number that is factorised after conjugate gradients have not converged in `patience`.
+        dense_rescue: largest number that is factorised on a CPU after conjugate gradients have not converged in
+            `patience`, or have come to a halt with an error that is not small.
+        dense_last: the same on a GPU; and on a CPU the largest number that is factorised where the only other answer
+            is an error. 12,000 take 2.3 GB, and some ten seconds on two cores.
         multilevel: preconditions systems too large to be rescued so; give `Multilevel.of(graph)` to solve on one graph
             again and again.
 
@@ -49,11 +53,15 @@ class Auto(AbstractLinearSolver):
     dense_cpu: int = 600
     dense_gpu: int = 3000
     dense_rescue: int = 6000
+    dense_last: int = 12_000
     patience: int = 300
     multilevel: Multilevel = field(default_factory=Multilevel)
 
     def _limit(self, device: torch.device) -> int:
         return self.dense_cpu if device.type == "cpu" else self.dense_gpu
+
+    def _rescue(self, device: torch.device) -> int:
+        return self.dense_rescue if device.type == "cpu" else self.dense_last
 
     def describe(self, size: int, columns: int, device: torch.device) -> str:
         limit = self._limit(device)
@@ -62,21 +70,20 @@ class Auto(AbstractLinearSolver):
 
     def init(self, operator: Operator) -> _Chosen | RESULT:
         # A coupled system is one system of all columns together.
-        size = operator.size * (operator.excess.shape[1] if operator.coupled else 1)
-        device = operator.weight.device
+        size, device = _size(operator), operator.weight.device
         why = self.describe(size, operator.excess.shape[-1], device)
         # Where constants are projected out, only a direct solver's error can be estimated well.
         if operator.components is not None and size <= self.dense_rescue:
             why = f"Cholesky: {size:,} nodes of a singular equation are at most {self.dense_rescue:,}"
         low, high = torch.stack(torch.aminmax(operator.diagonal)).tolist()
-        if low < 1e-16 * high and size <= self.dense_rescue:
+        if low < 1e-16 * high and _side(operator) <= self.dense_last:
             # The adjoint solution is of size 1/diagonal: an iteration in one norm would not see the small ones.
-            why = f"Cholesky: degrees from {low:.0e} to {high:.0e}, and at most {self.dense_rescue:,} free nodes"
+            why = f"Cholesky: degrees from {low:.0e} to {high:.0e}, and at most {self.dense_last:,} free nodes"
         if why.startswith("Cholesky"):
             direct = Cholesky(rtol=self.rtol)
             state = direct.init(operator)
             return state if isinstance(state, RESULT) else _Chosen(operator, direct, state, why)
-        rescue = size <= self.dense_rescue
+        rescue = size <= self._rescue(device)
         # Making groups takes a GPU longer than a hundred plain steps on a medium graph.
         plain = rescue or (device.type != "cpu" and size <= MULTILEVEL_GPU)
         if plain or not operator.shared:
@@ -98,21 +105,44 @@ class Auto(AbstractLinearSolver):
         return self.multilevel.numbering()
 
     def sharpen(self, state: Any) -> bool:
-        return bool(state.solver.sharpen(state.state))
+        if state.solver.sharpen(state.state):
+            return True
+        limit = self._rescue(state.operator.weight.device)
+        return self._exchange(state, limit, "came to a halt") is RESULT.SUCCESSFUL
 
     def is_direct(self, state: Any) -> bool:
         return isinstance(state.solver, Cholesky)
 
     def compute(self, state: Any, rhs: Tensor, goal: Goal) -> tuple[Tensor, RESULT, int]:
         x, result, steps = state.solver.compute(state.state, rhs, goal)
-        size = state.operator.size * (rhs.shape[1] if state.operator.coupled else 1)
-        if result is RESULT.MAX_STEPS and isinstance(state.solver, ConjugateGradient) and size <= self.dense_rescue:
-            direct = Cholesky(rtol=self.rtol)
-            factor = direct.init(state.operator)
-            if isinstance(factor, RESULT):
-                return x, factor, steps
-            state.solver, state.state = direct, factor
-            state.why = f"Cholesky, after {steps} steps of ConjugateGradient had not converged"
-            x, result, more = direct.compute(factor, rhs, goal)
-            steps += more
+        if result is RESULT.MAX_STEPS:
+            result = self._exchange(state, self.dense_last, f"had not converged after {steps} steps")
+            if result is RESULT.SUCCESSFUL:
+                x, result, more = state.solver.compute(state.state, rhs, goal)
+                steps += more
         return x, result, steps
+
+    def _exchange(self, state: _Chosen, limit: int, why: str) -> RESULT:
+        """A factor in place of conjugate gradients. MAX_STEPS: it would be too large, or there is one already."""
+        if not isinstance(state.solver, ConjugateGradient) or _side(state.operator) > limit:
+            return RESULT.MAX_STEPS
+        direct = Cholesky(rtol=self.rtol)
+        try:
+            factor = direct.init(state.operator)
+        except torch.OutOfMemoryError:
+            return RESULT.MAX_STEPS
+        if isinstance(factor, RESULT):
+            return factor
+        state.solver, state.state, state.why = direct, factor, f"Cholesky: ConjugateGradient {why}"
+        return RESULT.SUCCESSFUL
+
+
+def _size(operator: Operator) -> int:
+    """Unknowns of one system: if it is coupled, those of all columns together."""
+    return operator.size * (operator.excess.shape[1] if operator.coupled else 1)
+
+
+def _side(operator: Operator) -> float:
+    """Of a square matrix as large as what is to be factorised: a system for every column, where they differ."""
+    systems = 1 if operator.shared or operator.coupled else operator.diagonal.shape[1]
+    return _size(operator) * math.sqrt(systems)

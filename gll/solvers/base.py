@@ -49,8 +49,9 @@ class LinearSolution:
     """x with A x = rhs: the verdict, the iterations, and how far off it may be.
 
     `residual` is relative, per column, and `worst` the largest of them; `error` (m,) estimates the error at every node,
-    as a fraction of the largest value; `rounds` is how often the solution was corrected, and `needed` the relative
-    residual that it takes to bring the error down to its goal.
+    as a fraction of the largest value; where it is not `sound`, it only tells which nodes are worst. `rounds` is how
+    often the solution was corrected, and `needed` the relative residual that it takes to bring the error down to its
+    goal.
     """
 
     value: Float[Tensor, "m c"]
@@ -61,6 +62,7 @@ class LinearSolution:
     error: Float[Tensor, " m"]
     rounds: int
     needed: float
+    sound: bool = True
 
 
 class AbstractLinearSolver(ABC):
@@ -147,11 +149,12 @@ class AbstractLinearSolver(ABC):
             relative = column_max(ask / positive(sizes))
             worst_yet = relative[:exact].max() if exact else ask.new_zeros(())
             error = error_of(x, worst_yet, correction, sizes)
+            most = error.max()
             if bounds:  # an h that does not satisfy A h ≥ diagonal / 2 bounds nothing
-                error = torch.where(ask[:, exact:].amax() <= 0.5, error, torch.inf)
+                most = torch.where(ask[:, exact:].amax() <= 0.5, most, torch.inf)
             # A column of zeros asks for nothing and is allowed nothing: 0/0, solved.
             bound = (ask / goal.allowed(operator, x)).nan_to_num(0).max()
-            worst, off, bound = torch.stack([worst_yet, error.max(), bound]).tolist()
+            worst, off, bound = torch.stack([worst_yet, most, bound]).tolist()
             score = bound if bounds and off == math.inf else max(bound, off / error_goal)
             # Stop when solved, when a correction did not halve what is wrong, or when it is not a number.
             solved, stuck = score <= 1, done > 0 and not score < best / 2
@@ -180,7 +183,7 @@ class AbstractLinearSolver(ABC):
             result = RESULT.ILL_CONDITIONED
         finest = torch.finfo(x.dtype).eps
         needed = max(finest, min(self.rtol, max(worst, finest) * error_goal / off)) if off else self.rtol
-        return LinearSolution(x, result, steps, relative, worst, error, done, needed)
+        return LinearSolution(x, result, steps, relative, worst, error, done, needed, off < math.inf)
 
 
 def no_estimate(x: Tensor, worst: Tensor, correction: Tensor | None, size: Tensor) -> Tensor:

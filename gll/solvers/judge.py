@@ -73,15 +73,22 @@ def solve_judged(
             bounds=int(bounded),
             product=product,
         )
-        if product is not None and not float(found.error.max()) <= solver.rtol:
+        if bounded and solver.is_direct(state):  # exchanged on the way; a factor is judged by a known answer
+            again = solve_judged(solver, operator, state, rhs, start=start)
+            return dataclasses.replace(again, steps=again.steps + found.steps)
+        if product is not None and not (found.sound and float(found.error.max()) <= solver.rtol):
             # Some node hangs on the rest by so little that differences are called for.
             return solve_judged(solver, operator, state, rhs, start=start, fast=False)
         return dataclasses.replace(found, value=found.value[:, :c], residual=found.residual[:c])
     changed = _by_correction if direct else no_estimate
     found = solver.correct(operator, state, rhs, changed, size=size)
     other = solver.correct(operator, state, witness, error_of, bounds=known.shape[1] if bounded else 0)
+    if bounded and solver.is_direct(state):
+        return solve_judged(solver, operator, state, rhs, start=start)
     error = error_of(other.value, rhs.new_tensor(found.worst), None, size) if not direct else other.error
-    return dataclasses.replace(found, error=torch.maximum(found.error, error), rounds=max(found.rounds, other.rounds))
+    return dataclasses.replace(
+        found, error=torch.maximum(found.error, error), rounds=max(found.rounds, other.rounds), sound=other.sound
+    )
 
 
 def _known_answer(operator: Operator, classes: int) -> Tensor:
