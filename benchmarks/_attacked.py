@@ -251,10 +251,10 @@ def draw(known: Known, data: str, path: Path) -> None:
         for name, group in found.items()
     }
     titles = [title for title in rows if any(shares[title, name] for name in found)]
-    figure, axes = plt.subplots(figsize=(8, 0.36 * len(titles) + 1.1), layout="constrained")
+    figure, axes = plt.subplots(figsize=(8, (0.13 + 0.1 * len(found)) * len(titles) + 1.0), layout="constrained")
     for place, title in enumerate(reversed(titles)):
         for number, name in enumerate(found):
-            height = place + 0.5 * (0.5 - (number + 0.5) / len(found))
+            height = place + 0.8 * (0.5 - (number + 0.5) / len(found))
             errors = [100 * share for share in shares[title, name]]
             label = f"{name} ({counted(len(found[name]), 'seed')})" if place == 0 else None
             mark, colour = MARKS[name]

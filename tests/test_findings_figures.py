@@ -38,6 +38,31 @@ def test_a_curve_begins_without_an_attack_and_the_worst_case_does_not(summary: d
     assert all(distance > 0 for distance, _ in attack_figures.by_distance(summary))
 
 
+def test_models_that_lie_on_each_other_are_both_seen() -> None:
+    looks = list(attack_figures.looks_of(["softmax", "GLL by softmax", "GLL, robust", "GLL, natural"]).values())
+    assert looks[0]["color"] != looks[1]["color"]
+    assert looks[2]["color"] == looks[3]["color"]
+    assert looks[2]["linestyle"] != looks[3]["linestyle"]
+    assert len({look["marker"] for look in looks}) == 4
+    sizes = [look["markersize"] for look in looks]  # what is drawn later lies above, and is smaller
+    assert sizes == sorted(set(sizes), reverse=True)
+
+
+def test_the_worst_case_is_a_bar_with_its_number_and_may_be_left_out(summary: dict[str, Any], tmp_path: Path) -> None:
+    figure = pytest.importorskip("matplotlib.figure").Figure()
+    axis = figure.subplots()
+    found = {"GLL, natural": attack_figures.by_radius("worst case")(summary), "linear, natural": []}
+    attack_figures._bars(axis, found, attack_figures.looks_of(list(found)))
+    assert [bar.get_height() for bar in axis.patches] == pytest.approx([100 * found["GLL, natural"][0][1]])
+    assert [text.get_text() for text in axis.texts] == [f"{100 * found['GLL, natural'][0][1]:.1f}"]
+    sizes = []
+    for worst in (True, False):  # without it three panels, and one place is left over
+        path = tmp_path / f"{worst}.png"
+        assert attack_figures.draw_errors({"GLL, natural": summary}, path, worst=worst)
+        sizes.append(path.stat().st_size)
+    assert sizes[0] > sizes[1]
+
+
 def test_pictures_are_written_where_there_is_something(summary: dict[str, Any], tmp_path: Path) -> None:
     assert attack_figures.draw_errors({"a": summary, "b": summary}, tmp_path / "errors.png")
     assert attack_figures.draw_distances({"a": summary}, tmp_path / "distances.png")

@@ -1,12 +1,12 @@
 """The paper's figures of attacks, of several models in one picture: error against ε, against c, against distance.
 
-Unlike the curves of `gll attack`, which are of one run. The worst case is measured at one or two ε only: points, and no
-line that would claim what lies between. Errors of CW are small, so its axes fit what is drawn.
+Unlike the curves of `gll attack`, which are of one run. The worst case is measured at one or two ε only: a bar for each
+model, and no line that would claim what lies between. Axes fit what is drawn: errors of CW, and of FGSM, are small.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +15,28 @@ from gll.files import complete_file
 
 Summaries = Mapping[str, Mapping[str, Any]]
 Points = list[tuple[float, float]]
-WORST, CW, DISTANCE = "worst case", "CW", "mean squared distance of CW"
+WORST, CW, DISTANCE = "worst case", "CW", "CW: error against distance"
+MARKS, STYLES = "os^vDP*X", ("-", "--", ":")
+COLOURS = {"GLL": "C0", "linear": "C1", "MLP": "C2", "WNLL": "C4"}  # as in other pictures
 LABELS = {CW: "c", DISTANCE: "mean squared distance, a point for each c"}
 
 
-def draw_errors(summaries: Summaries, path: Path) -> bool:
-    """FGSM, IFGSM and the worst case against ε, CW against c. Returns whether there was anything to draw."""
-    panels = {title: by_radius(title) for title in ("FGSM", "IFGSM", WORST)} | {CW: by_c}
-    return _draw(panels, summaries, path)
+def draw_errors(summaries: Summaries, path: Path, title: str = "", worst: bool = True) -> bool:
+    """FGSM, IFGSM and the worst case against ε, CW against c. Returns whether there was anything to draw.
+
+    Args:
+        summaries: of `gll attack`, by the name of a model; what follows a comma is how it was trained.
+        path: the picture.
+        title: above all panels.
+        worst: whether the evaluations were made for a worst case, so that it means something.
+    """
+    panels = {name: by_radius(name) for name in ("FGSM", "IFGSM", *([WORST] if worst else []))} | {CW: by_c}
+    return _draw(panels, summaries, path, title)
 
 
-def draw_distances(summaries: Summaries, path: Path) -> bool:
+def draw_distances(summaries: Summaries, path: Path, title: str = "") -> bool:
     """CW: the error against how far the images were moved. Returns whether there was anything to draw."""
-    return _draw({DISTANCE: by_distance}, summaries, path)
+    return _draw({DISTANCE: by_distance}, summaries, path, title)
 
 
 def by_radius(column: str) -> Callable[[Mapping[str, Any]], Points]:
@@ -55,33 +64,82 @@ def by_distance(summary: Mapping[str, Any]) -> Points:
     return [(distance, error) for distance, error in found if distance > 0]
 
 
-def _draw(panels: Mapping[str, Callable[[Mapping[str, Any]], Points]], summaries: Summaries, path: Path) -> bool:
-    """Panels beside each other, with one legend above them: a colour for each model, and its own mark."""
+def _draw(
+    panels: Mapping[str, Callable[[Mapping[str, Any]], Points]], summaries: Summaries, path: Path, title: str
+) -> bool:
+    """At most two panels beside each other, with one legend above them."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    lines = {title: {name: points(summary) for name, summary in summaries.items()} for title, points in panels.items()}
-    lines = {title: found for title, found in lines.items() if any(found.values())}
+    lines = {name: {model: points(summary) for model, summary in summaries.items()} for name, points in panels.items()}
+    lines = {name: found for name, found in lines.items() if any(found.values())}
     if not lines:
         return False
-    widest = max((x for t, found in lines.items() if t not in LABELS for p in found.values() for x, _ in p), default=1)
-    figure = Figure(figsize=(max(3.4 * len(lines), 5.0), 3.7), layout="constrained")
+    looks = looks_of(list(summaries))
+    wide, high = min(len(lines), 2), (len(lines) + 1) // 2
+    figure = Figure(figsize=(4.5 * wide + (1.0 if wide == 1 else 0.0), 3.1 * high + 0.7), layout="constrained")
     FigureCanvasAgg(figure)
     shown: dict[str, Any] = {}
-    for axis, (title, found) in zip(figure.subplots(1, len(lines), squeeze=False)[0], lines.items(), strict=True):
-        for place, (name, points) in enumerate(found.items()):
-            look = {"marker": "os^vDP*X"[place % 8], "color": f"C{place % 10}", "markersize": 4, "linewidth": 1.2}
-            style = "none" if title == WORST else "-"
-            (line,) = axis.plot([x for x, _ in points], [100 * y for _, y in points], linestyle=style, **look)
-            shown[name] = shown.get(name, line)
-        if title in LABELS:
+    axes = figure.subplots(high, wide, squeeze=False).flat
+    for axis, (name, found) in zip(axes, lines.items(), strict=False):
+        if name == WORST:
+            _bars(axis, found, looks)
+            continue
+        for model, points in found.items():
+            (line,) = axis.plot([x for x, _ in points], [100 * y for _, y in points], **looks[model])
+            shown[model] = shown.get(model, line)
+        if name in LABELS:
             axis.set_xscale("log")
-            axis.set_ylim(bottom=0)
         else:
-            axis.set(xlim=(0, 1.05 * widest), ylim=(-3, 103))
-        axis.set(title=title, xlabel=LABELS.get(title, "ε, of the range"), ylabel="error, %")
+            axis.set_xlim(left=0)
+        axis.set_ylim(bottom=0)
+        axis.set(title=name, xlabel=LABELS.get(name, "ε, of the range"), ylabel="error, %")
         axis.grid(alpha=0.3)
-    figure.legend(shown.values(), shown.keys(), loc="outside upper center", fontsize=8, ncols=3, frameon=False)
+    for axis in axes:  # a place that is left over
+        axis.set_axis_off()
+    names = {"ncols": 3, "frameon": False, "fontsize": 8, "title": title or None}
+    figure.legend(shown.values(), shown.keys(), loc="outside upper center", **names)
     with complete_file(path) as part:
         figure.savefig(part, format="png", dpi=110)
     return True
+
+
+def looks_of(models: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """A colour for each head, a style of line for each training; the first are drawn larger, and are seen below others.
+
+    >>> looks = looks_of(["GLL, robust", "GLL, natural", "linear, natural"])
+    >>> [(look["color"], look["linestyle"]) for look in looks.values()]
+    [('C0', '-'), ('C0', '--'), ('C1', '--')]
+    """
+    parts = {model: model.partition(", ")[::2] for model in models}
+    heads, trainings = (list(dict.fromkeys(part[n] for part in parts.values())) for n in (0, 1))
+    looks = {}
+    for place, (model, (head, training)) in enumerate(parts.items()):
+        below = 1 - place / len(parts)
+        looks[model] = {
+            "color": COLOURS.get(head, f"C{heads.index(head) % 10}"),
+            "linestyle": STYLES[trainings.index(training) % len(STYLES)],
+            "marker": MARKS[place % len(MARKS)],
+            "markersize": 4 + 3 * below,
+            "linewidth": 1.0 + 1.5 * below,
+            "markerfacecolor": "none",
+        }
+    return looks
+
+
+def _bars(axis: Any, found: Mapping[str, Points], looks: Mapping[str, Mapping[str, Any]]) -> None:
+    """The worst case of every model, side by side at each ε, with its number."""
+    places = sorted({round(eps, 4) for points in found.values() for eps, _ in points})
+    models = [model for model, points in found.items() if points]
+    width = 0.8 / len(models)
+    for number, model in enumerate(models):
+        for eps, error in found[model]:
+            x = places.index(round(eps, 4)) + (number + 0.5) * width - 0.4
+            look = looks[model]
+            solid = look["linestyle"] == "-"
+            bar = {"edgecolor": look["color"], "facecolor": look["color"] if solid else "none"}
+            axis.bar(x, 100 * error, 0.85 * width, linewidth=1.2, linestyle=look["linestyle"], **bar)
+            axis.text(x, 100 * error, f"{100 * error:.1f}", ha="center", va="bottom", fontsize=7)
+    axis.set_xticks(range(len(places)), [f"ε = {eps:.3g}" for eps in places])
+    axis.set(title=WORST, ylabel="error, %", xlim=(-0.5, len(places) - 0.5))
+    axis.margins(y=0.12)

@@ -22,17 +22,17 @@ COLOURS = 64  # of a picture on a page; more make it larger and no clearer
 
 
 def draw_all(experiments: Mapping[str, Experiment], folder: Path) -> list[Path]:
-    """Draw every figure there are records for, of the largest scale that has some. Returns the pictures."""
-    made = []
+    """Draw every figure there are records for, each of the largest scale that has some. Returns the pictures."""
+    made: dict[Path, None] = {}
     for experiment in experiments.values():
         name = experiment.text["table"].get("figure")
         run = [shown for shown in states_of(experiment).values() if shown.found] if name else []
-        if run and name:
-            require_name(f"figure of {experiment.name}", name, FIGURES)
-            made += FIGURES[name](run[-1], folder / f"reproduce-{experiment.name}")
+        for shown in run:  # a larger scale draws over what a smaller one has drawn of the same data
+            require_name(f"figure of {experiment.name}", str(name), FIGURES)
+            made |= dict.fromkeys(FIGURES[str(name)](shown, folder / f"reproduce-{experiment.name}"))
     for path in made:
         _smaller(path)
-    return made
+    return list(made)
 
 
 def moons(shown: Shown, path: Path) -> list[Path]:
@@ -64,6 +64,7 @@ def curves(shown: Shown, path: Path) -> list[Path]:
     """Training loss, and test error of every head that was tested, against the epoch: means over seeds."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.ticker import FixedLocator, NullLocator
 
     figure = Figure(figsize=(10, 4.2), layout="constrained")
     FigureCanvasAgg(figure)
@@ -84,6 +85,9 @@ def curves(shown: Shown, path: Path) -> list[Path]:
         axis.legend(fontsize=7)
         axis.grid(alpha=0.3)
     error.set_yscale("log")
+    error.yaxis.set_major_locator(FixedLocator([5, 6, 7, 8, 9, 10, 12, 15, 20, 25, 30, 40, 50, 70, 100]))
+    error.yaxis.set_major_formatter("{x:g}")
+    error.yaxis.set_minor_locator(NullLocator())
     picture = path.with_suffix(".png")
     with complete_file(picture) as part:
         figure.savefig(part, format="png", dpi=110)
@@ -113,7 +117,7 @@ def attacks(shown: Shown, path: Path) -> list[Path]:
     for data, summaries in groups.items():
         for draw, what in ((draw_errors, "curves"), (draw_distances, "distances")):
             picture = path.with_name(f"{path.name}-{data}-{what}.png")
-            if draw(summaries, picture):
+            if draw(summaries, picture, f"{data}, {shown.scale}"):
                 made.append(picture)
     return made + attacked_images(shown, path)
 
@@ -138,7 +142,8 @@ def head_at_test(shown: Shown, path: Path) -> list[Path]:
     from gll.reproduce.attack_figures import draw_errors
 
     picture = path.with_suffix(".png")
-    return [picture] if draw_errors(shown.found[0][1]["more"]["summaries"], picture) else []
+    summaries = shown.found[0][1]["more"]["summaries"]
+    return [picture] if draw_errors(summaries, picture, worst=False) else []
 
 
 def more_c(shown: Shown, path: Path) -> list[Path]:

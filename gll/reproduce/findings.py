@@ -1,4 +1,4 @@
-"""Numbers inside the text of docs/what-we-found.md: each is written from a file, and none is typed.
+"""Numbers inside the text of docs/what-we-found.md and docs/reproduce.md: each is written from a file, none is typed.
 
     Its error is <!-- ours cifar10; resnet18, 2%, GLL; error -->17.7<!-- end --> percent.
 
@@ -14,10 +14,10 @@
     status EXPERIMENT                  how far it is at every scale
     how-far                            experiments that are done, in part, or not run
     compared                           a line for each that was run, beside the paper
-    headline, contest                  who is more robust after adversarial training: the answer, and a table
-    answers TRAINING; TRAINING         an answer with its numbers for each data set (`robust.py`)
+    headline, contest                  who is more robust after adversarial training: the answer, a table (`robust.py`)
 
-Runs and ratios are those of benchmarks/results, configs those of configs/.
+Parts that are an experiment's whole section (`tables.py`) are left alone. Runs and ratios are those of
+benchmarks/results, configs those of configs/.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from gll.reproduce.tables import Shown, digits_of, entry, how_far, told_verdicts
 from gll.words import counted
 
 MARK = re.compile(r"(<!-- ([a-z-]+)(?: ([^>]*?))? -->).*?(<!-- end -->)", re.DOTALL)
+SECTIONS = ("experiments", "experiment")
 NOT_RUN = "not run yet"
 # Keys of a config that decide a result, as a reader would call them; the rest of a table of settings goes by its key.
 CALLED = {
@@ -89,10 +90,11 @@ class Findings:
             "compared": self.compared,
             "headline": lambda: robust.headline(self._largest("worst-case")),
             "contest": lambda: _block(robust.table(self._largest("worst-case"))),
-            "answers": self.answers,
         }
 
         def fill(match: re.Match[str]) -> str:
+            if match.group(2) in SECTIONS:
+                return match.group(0)
             require_name("kind of number", match.group(2), kinds)
             words = [part.strip() for part in (match.group(3) or "").split(";") if part.strip()]
             value = kinds[match.group(2)](*words)
@@ -185,11 +187,6 @@ class Findings:
                     lines.append(f"| [`{name}`](reproduce.md) | {scale} | {cells} | {counts or 'none to compare'} |")
         return _block("\n".join(lines))
 
-    def answers(self, *trainings: str) -> str:
-        """A line for each data set that was run."""
-        found = robust.sentences(self._largest("worst-case"), *trainings)
-        return _block("\n".join(f"- {text}" for text in found) or "Not run yet.")
-
     def _largest(self, name: str) -> Shown:
         """What an experiment has come to at the largest scale."""
         require_name("experiment", name, self.experiments)
@@ -219,7 +216,9 @@ class Findings:
     def _rows(self, name: str) -> list[dict[str, Any]]:
         path = self.benchmarks / f"{name}.json"
         if not path.is_file():
-            raise ExperimentError(f"numbers of docs/what-we-found.md are from {path}, which is not there")
+            raise ExperimentError(
+                f"numbers of docs/reproduce.md and docs/what-we-found.md are from {path}, which is not there"
+            )
         rows: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["rows"]
         return rows
 

@@ -1,7 +1,7 @@
 """Tables in Markdown from expected.json and results.json: ours, and the paper's in brackets behind.
 
-`pages` writes experiments/README.md and the marked parts of docs/reproduce.md again, and the numbers in
-docs/what-we-found.md (`findings.py`); none is typed.
+`pages` writes experiments/README.md again, and of docs/reproduce.md and docs/what-we-found.md the marked parts and the
+numbers (`findings.py`); none is typed.
 """
 
 from __future__ import annotations
@@ -197,6 +197,8 @@ def section(experiment: Experiment, states: Mapping[str, Shown]) -> str:
 
 def pages(experiments: Mapping[str, Experiment]) -> dict[Path, str]:
     """Every page that has tables, as it should be."""
+    from gll.reproduce.findings import Findings
+
     states = {name: states_of(experiment) for name, experiment in experiments.items()}
     sections = {name: section(experiment, states[name]) for name, experiment in experiments.items()}
     whole = _overview(experiments, states)
@@ -208,15 +210,10 @@ def pages(experiments: Mapping[str, Experiment]) -> dict[Path, str]:
         return {name: text + _pictures(drawn[name], prefix) for name, text in sections.items()}
 
     found = {root / "README.md": _readme(experiments, whole, shown("../docs/figures"))}
-    page = docs / "reproduce.md"
-    if page.is_file():
-        found[page] = _filled(page.read_text(encoding="utf-8"), whole, shown("figures"))
-    page = docs / "what-we-found.md"
-    if page.is_file():
-        from gll.reproduce.findings import Findings
-
-        findings = Findings(experiments, states, root.parent / "benchmarks" / "results", root.parent / "configs")
-        found[page] = findings.filled(page.read_text(encoding="utf-8"))
+    findings = Findings(experiments, states, root.parent / "benchmarks" / "results", root.parent / "configs")
+    for page in (docs / "reproduce.md", docs / "what-we-found.md"):
+        if page.is_file():
+            found[page] = findings.filled(_filled(page.read_text(encoding="utf-8"), whole, shown("figures")))
     return found
 
 
