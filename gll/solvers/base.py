@@ -49,9 +49,8 @@ class LinearSolution:
     """x with A x = rhs: the verdict, the iterations, and how far off it may be.
 
     `residual` is relative, per column, and `worst` the largest of them; `error` (m,) estimates the error at every node,
-    as a fraction of the largest value; where it is not `sound`, it only tells which nodes are worst. `rounds` is how
-    often the solution was corrected, and `needed` the relative residual that it takes to bring the error down to its
-    goal.
+    as a fraction of the largest value, or, if not `sound`, only tells which nodes are worst; `rounds` is how often the
+    solution was corrected, and `needed` the relative residual that it takes to bring the error down to its goal.
     """
 
     value: Float[Tensor, "m c"]
@@ -142,16 +141,15 @@ class AbstractLinearSolver(ABC):
         goal = Goal(zero + aim, zero.clone(), zero[None] if size is None else size)
         goal.rtol[exact:], goal.atol[exact:] = 0, 0.5
         x, result, steps = self.compute(state, rhs, goal)
-        x, best, correction = operator.project(x), float("inf"), None
+        x, best, correction = operator.project(x), math.inf, None
         for done in range(16):
             residual = operator.project(rhs - (product or operator.matvec)(x))
             ask, sizes = (residual / per_node).abs(), torch.maximum(operator.size_of(x), goal.size)
             relative = column_max(ask / positive(sizes))
             worst_yet = relative[:exact].max() if exact else ask.new_zeros(())
             error = error_of(x, worst_yet, correction, sizes)
-            most = error.max()
-            if bounds:  # an h that does not satisfy A h ≥ diagonal / 2 bounds nothing
-                most = torch.where(ask[:, exact:].amax() <= 0.5, most, torch.inf)
+            # An h that does not satisfy A h ≥ diagonal / 2 bounds nothing.
+            most = torch.where(ask[:, exact:].amax() <= 0.5, error.max(), torch.inf) if bounds else error.max()
             # A column of zeros asks for nothing and is allowed nothing: 0/0, solved.
             bound = (ask / goal.allowed(operator, x)).nan_to_num(0).max()
             worst, off, bound = torch.stack([worst_yet, most, bound]).tolist()
@@ -164,7 +162,7 @@ class AbstractLinearSolver(ABC):
                 if not self.sharpen(state):
                     break
                 x, result, more = self.compute(state, rhs, goal)
-                x, best, correction, steps = operator.project(x), float("inf"), None, steps + more
+                x, best, correction, steps = operator.project(x), math.inf, None, steps + more
                 continue
             best = score
             # Ask of the correction what is still missing, and a little more.
@@ -175,10 +173,9 @@ class AbstractLinearSolver(ABC):
             x, steps = x + correction, steps + more
         if not math.isfinite(worst) and result is not RESULT.BREAKDOWN:
             result = RESULT.NONFINITE_OUTPUT
-        elif result is RESULT.MAX_STEPS and off == math.inf:  # the columns may be solved, their error is not bounded
-            pass
         elif worst <= self.rtol and result is not RESULT.BREAKDOWN:  # on an indefinite operator, a residual says little
-            result = RESULT.SUCCESSFUL
+            # After too many steps the columns may be solved and their error not bounded.
+            result = result if result is RESULT.MAX_STEPS and off == math.inf else RESULT.SUCCESSFUL
         elif result is RESULT.SUCCESSFUL:  # the solver believes to have converged, the true residual says otherwise
             result = RESULT.ILL_CONDITIONED
         finest = torch.finfo(x.dtype).eps
