@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -103,13 +104,23 @@ def test_new_data_and_new_training_are_taken_up(tmp_path: Path) -> None:
     assert against.startswith("**MNIST, a GLL trained against every class: yes** (2 seeds).")
     assert "at ε = 2 a GLL **30.1 ± 0.1**, a linear layer **67.5 ± 3.5**, an MLP **71.5 ± 0.7**;" in against
     lines = robust.table(after).splitlines()
-    assert [line.split(" | ")[:2] for line in lines[2:8]] == [
-        ["| MNIST, GLL", "2"],
-        ["| MNIST, linear", "2"],
-        ["| MNIST, MLP", "2"],
-        ["| MNIST, GLL, against every class", "2"],
-        ["| FashionMNIST, GLL", "2"],
-        ["| FashionMNIST, linear", "2"],
+    assert [line.split(" | ")[0] for line in lines[2:8]] == [
+        "| MNIST, GLL",
+        "| MNIST, linear",
+        "| MNIST, MLP",
+        "| MNIST, GLL, against every class",
+        "| FashionMNIST, GLL",
+        "| FashionMNIST, linear",
     ]
-    assert lines[2].split(" | ")[3] == "25.0 ± 0.0"  # its own gradient at the larger ε
-    assert "50 samples" in lines[-1]
+    assert lines[2].split(" | ")[2] == "25.0\u00a0±\u00a00.0"  # its own gradient at the larger ε
+    assert lines[-1].startswith("<small>2 seeds; 50 samples, each alone in a graph")
+    uneven = robust.table(shown(tmp_path / "uneven", LEVEL | {("mnist", "GLL", "robust"): [(3.0, 60.0)]}))
+    assert "<small>1 to 2 seeds; " in uneven
+
+
+@pytest.mark.parametrize("page", ["what-we-found.md", "reproduce.md"])
+def test_no_line_of_a_text_begins_with_a_number_that_is_written(page: str) -> None:
+    """A comment at the beginning of a line ends the paragraph, or the list, that it stands in."""
+    text = (Path(__file__).resolve().parent.parent / "docs" / page).read_text(encoding="utf-8")
+    inline = re.compile(r"^\s*<!-- [^>]*-->(?!\n).*<!-- end -->")
+    assert [line for line in text.splitlines() if inline.match(line)] == []
