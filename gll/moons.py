@@ -193,8 +193,13 @@ def _write(path: Path, text: str) -> None:
     part.replace(path)
 
 
+def size(z: np.ndarray) -> float:
+    """The root mean square distance of points from their mean."""
+    return float(np.sqrt(((z - z.mean(0)) ** 2).sum(1).mean()))
+
+
 def draw(studies: list[Study], path: Path) -> None:
-    """The grid of embeddings: a row per head, a column per epoch; base points as stars."""
+    """The grid of embeddings: a row per head, a column per epoch; base points as stars; every panel its own scale."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -211,6 +216,7 @@ def draw(studies: list[Study], path: Path) -> None:
         for axis, (epoch, z) in zip(row, study.snapshots.items(), strict=False):
             axis.scatter(*z.T, s=3, c=colors[y], alpha=0.7, linewidths=0)
             axis.scatter(*z[base].T, s=45, c=colors[y[base]], marker="*", edgecolors="black", linewidths=0.5)
+            axis.text(0.03, 0.03, f"size {size(z):.2g}", transform=axis.transAxes, fontsize=7)
             if study is studies[0]:
                 axis.set_title(f"epoch {epoch:,}", fontsize=9)
         row[0].set_ylabel(study.name, fontsize=9)
