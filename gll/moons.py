@@ -216,7 +216,7 @@ def draw(studies: list[Study], path: Path) -> None:
         for axis, (epoch, z) in zip(row, study.snapshots.items(), strict=False):
             axis.scatter(*z.T, s=3, c=colors[y], alpha=0.7, linewidths=0)
             axis.scatter(*z[base].T, s=45, c=colors[y[base]], marker="*", edgecolors="black", linewidths=0.5)
-            axis.text(0.03, 0.03, f"size {size(z):.2g}", transform=axis.transAxes, fontsize=7)
+            axis.set_xlabel(f"size {size(z):.2g}", fontsize=7, labelpad=2)
             if study is studies[0]:
                 axis.set_title(f"epoch {epoch:,}", fontsize=9)
         row[0].set_ylabel(study.name, fontsize=9)
