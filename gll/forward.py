@@ -70,8 +70,12 @@ class Outcome:
         if isinstance(state, RESULT):
             return dataclasses.replace(bad, result=state)
 
-        residual = problem.residual(u) if residual is None else residual
-        found = solve_judged(linear, operator, state, -residual, start=u)
+        found, warm = None, initial is not None and equation.linear
+        while found is None or (warm and linear.is_direct(state)):
+            if warm and linear.is_direct(state):  # a factor needs no start, and the residual of one is rounded
+                u, residual, warm = torch.zeros_like(u), None, False
+            residual = problem.residual(u) if residual is None else residual
+            found = solve_judged(linear, operator, state, -residual, start=u)
         if not bool(torch.isfinite(found.value).all()):
             return dataclasses.replace(bad, result=RESULT.NONFINITE_OUTPUT)
         # A loose rtol loosens what is a bound; where there is only an estimate (constants projected out), it does not.
@@ -117,6 +121,7 @@ def _adjoint_solver(
     linear: AbstractLinearSolver, operator: Operator, state: Any, forward: LinearSolution
 ) -> Callable[[Tensor], Tensor]:
     """ū -> v with A v = ū. Always raises on failure: a wrong gradient must not pass for a right one."""
+    direct = linear.is_direct(state)  # in the forward solve; an adjoint solve may exchange the state
 
     def adjoint(u_bar: Tensor) -> Tensor:
         if not bool(torch.isfinite(u_bar).all()):  # an overflow upstream, as gradient scaling provokes: hand it on
@@ -127,8 +132,9 @@ def _adjoint_solver(
             raise SolveError(found.result, f"in the adjoint solve, relative residual {found.worst:.1e}")
         size, diagonal = found.value.abs(), operator.diagonal
         uneven = bool(diagonal.min() < 1e-16 * diagonal.max()) and bool(size.max() > 1e8 * size.min())
-        if uneven and not linear.is_direct(state):
-            # v is of size 1/degree: an iteration that is accurate against the largest entry has lost the others.
+        if uneven and not direct:
+            # v is of size 1/degree: an iteration that is accurate against the largest entry has lost the others;
+            # and where u is an iteration's, v would blow up what is off in it.
             raise SolveError(RESULT.ILL_CONDITIONED, "in the adjoint solve; use gll.solvers.Cholesky")
         return found.value
 

@@ -91,12 +91,18 @@ def test_uneven_degrees_are_factorised_up_to_the_last_size() -> None:
 
 
 def test_memory_that_is_not_there_is_no_reason_to_crash(monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(self: Cholesky, operator: Operator) -> None:
-        raise torch.OutOfMemoryError("no memory")
+    """Conjugate gradients are then given the steps of a system that is too large for a factor."""
 
+    def full(self: Cholesky, operator: Operator) -> None:
+        torch.empty(2**60)  # what is raised depends on the device
+
+    exact = solved(hanging(1.0), Cholesky())[0].value
     monkeypatch.setattr(Cholesky, "init", full)
+    solution, _ = solved(hanging(1.0), Auto(dense_cpu=0, dense_gpu=0, patience=5))
+    assert solution.method.startswith("ConjugateGradient")
+    assert torch.allclose(solution.value, exact, rtol=0, atol=1e-9)
     with pytest.raises(SolveError, match="MAX_STEPS"):
-        solved(hanging(1.0), Auto(dense_cpu=0, dense_gpu=0, patience=2))
+        solved(hanging(1.0), Auto(dense_cpu=0, dense_gpu=0, patience=0))
 
 
 @pytest.mark.filterwarnings("ignore::gll.UnreachedWarning")
@@ -116,3 +122,46 @@ def test_the_layer_bears_queries_that_have_left_the_data() -> None:
     assert float(x.grad[:700].abs().max()) > 0
     without = layer(near, base, torch.arange(40) % 2)
     assert torch.allclose(out[:700], without, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore::gll.UnreachedWarning")
+@pytest.mark.parametrize("solver", [Cholesky(), RESCUED], ids=["direct", "rescued"])
+def test_a_start_costs_a_factor_no_digits(solver: Auto | Cholesky) -> None:
+    """The residual of a start is rounded, and a thread of 1e-10 makes 1e-6 of that; a factor begins at zero."""
+    graph = gll.Graph.from_sparse(hanging(3e-11))
+    start = torch.rand(BODY + RING, 2, generator=torch.Generator().manual_seed(1), dtype=F64)
+    solution = gll.solve(gll.Laplace(), graph, LABELS, solver=solver, initial=start)
+    assert solution.method.startswith("Cholesky")
+    assert solution.unreached_nodes is None
+    # By the equation, all of the ring has the value of the node that it hangs on.
+    assert torch.allclose(solution.value[BODY:], solution.value[:1].expand(RING, -1), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize(("p", "patience"), [(3.0, 5), (14.0, 300)])
+def test_columns_with_weights_of_their_own_are_solved_where_their_matrices_are_too_large(
+    p: float, patience: int
+) -> None:
+    """Nodes are few enough for a factor, the matrices of all columns are not: conjugate gradients are given more steps.
+    Slopes of a high order are uneven, and have the gradient of a factor all the same."""
+    x = torch.randn(60, 2, generator=torch.Generator().manual_seed(0), dtype=F64)
+    labels = gll.Labels(torch.arange(8), torch.eye(4, dtype=F64).repeat(2, 1))
+    tight = Auto(dense_cpu=0, dense_gpu=0, dense_rescue=60, dense_last=70, patience=patience)
+    results = []
+    for linear in (tight, Cholesky()):
+        graph = gll.knn_graph(x, 5)
+        weight = graph.weight.clone().requires_grad_()
+        solver = gll.solvers.Newton(linear=linear)
+        solution = gll.solve(gll.PLaplace(p=p), graph.with_weight(weight), labels, solver=solver)
+        results += [solution.value, *torch.autograd.grad((solution.value**2).sum(), weight)]
+    value, grad, exact, own = results
+    assert torch.allclose(value, exact, rtol=0, atol=1e-8)
+    assert torch.allclose(grad, own, rtol=1e-5, atol=1e-7 * float(own.abs().max()))
+
+
+def test_a_gradient_is_refused_where_only_the_adjoint_has_a_factor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A solution by iterations is off by 1e-13: of that, a gradient through degrees of 1e-20 would consist."""
+    weight = hanging(1e-20, scale=1e-20).requires_grad_()
+    solution = gll.solve(gll.Laplace(), gll.Graph.from_sparse(weight), LABELS, solver=ITERATIVE)
+    monkeypatch.setattr(Auto, "is_direct", lambda self, state: True)  # as if exchanged after the forward solve
+    with pytest.raises(SolveError, match="in the adjoint solve"):
+        solution.value[BODY:].cos().sum().backward()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass, field
 from typing import Any, final
@@ -41,7 +42,8 @@ class Auto(AbstractLinearSolver):
         dense_rescue: largest number that is factorised on a CPU after conjugate gradients have not converged in
             `patience`, or have come to a halt with an error that is not small.
         dense_last: the same on a GPU; and on a CPU the largest number that is factorised where the only other answer
-            is an error. 12,000 take 2.3 GB, and some ten seconds on two cores.
+            is an error. 12,000 take 2.3 GB (5 GB where constants are projected out), and some ten seconds on two cores.
+        patience: conjugate gradients' steps before that; twenty times as many where no factor can take over.
         multilevel: preconditions systems too large to be rescued so; give `Multilevel.of(graph)` to solve on one graph
             again and again.
 
@@ -76,9 +78,11 @@ class Auto(AbstractLinearSolver):
         if operator.components is not None and size <= self.dense_rescue:
             why = f"Cholesky: {size:,} nodes of a singular equation are at most {self.dense_rescue:,}"
         low, high = torch.stack(torch.aminmax(operator.diagonal)).tolist()
-        if low < 1e-16 * high and _side(operator) <= self.dense_last:
+        # Matrices for every column belong to Newton's method, which would factorise such large ones in every step.
+        uneven = self.dense_last if operator.shared else self.dense_rescue
+        if low < 1e-16 * high and size <= uneven:
             # The adjoint solution is of size 1/diagonal: an iteration in one norm would not see the small ones.
-            why = f"Cholesky: degrees from {low:.0e} to {high:.0e}, and at most {self.dense_last:,} free nodes"
+            why = f"Cholesky: degrees from {low:.0e} to {high:.0e}, and at most {uneven:,} free nodes"
         if why.startswith("Cholesky"):
             direct = Cholesky(rtol=self.rtol)
             state = direct.init(operator)
@@ -117,6 +121,9 @@ class Auto(AbstractLinearSolver):
         x, result, steps = state.solver.compute(state.state, rhs, goal)
         if result is RESULT.MAX_STEPS:
             result = self._exchange(state, self.dense_last, f"had not converged after {steps} steps")
+            long = 20 * self.patience
+            if result is RESULT.MAX_STEPS and state.solver.max_steps < long:  # no factor, so iterate on
+                state.solver, result = dataclasses.replace(state.solver, max_steps=long), RESULT.SUCCESSFUL
             if result is RESULT.SUCCESSFUL:
                 x, result, more = state.solver.compute(state.state, rhs, goal)
                 steps += more
@@ -129,7 +136,7 @@ class Auto(AbstractLinearSolver):
         direct = Cholesky(rtol=self.rtol)
         try:
             factor = direct.init(state.operator)
-        except torch.OutOfMemoryError:
+        except RuntimeError:  # no memory: torch.OutOfMemoryError on a GPU, but nothing more special on a CPU
             return RESULT.MAX_STEPS
         if isinstance(factor, RESULT):
             return factor
