@@ -46,12 +46,13 @@ def test_what_takes_the_fast_path_and_what_is_made_apart(runs: dict[str, Path]) 
     """Square asks for no gradient, so that none can be zero; AutoAttack goes on with a part of the images."""
     for options, apart in (({}, True), ({"joint": False}, False), ({"inductive": True}, False)):
         known = Target(Request(runs["gll"], samples=24, base=40, eps=(0.1,), **options))
-        (square,) = sets.plan(["square"], known.recipe())
+        square, *also = sets.plan(["square"], known.recipe())
         (margin,) = sets.plan(["pgd-margin"], known.recipe())
         auto, more = sets.plan(["autoattack"], known.recipe())
         assert isinstance(more.attack, EveryClass)  # where no neighbour has a class, it would be out of sight
-        assert (square.fast, margin.fast, auto.fast) == (not apart, False, False)
-        assert isinstance(square.attack, Apart if apart else Square)
+        assert (square.fast, margin.fast, auto.fast) == (True, False, False)
+        assert isinstance(square.attack, Square)  # which finds more than what is made apart in the same graph
+        assert [(type(one.attack), one.fast) for one in also] == [(Apart, False)] * apart
         assert isinstance(auto.attack, Apart if apart else AutoAttack)
     known = Target(Request(runs["gll"], samples=24, base=40))
     fast, exact = (known.judged(40, True, fast=fast) for fast in (True, False))
@@ -70,7 +71,7 @@ def test_each_attack_once(runs: dict[str, Path]) -> None:
     assert (len(auto), len(rand), len(both)) == (4, 4, 6)
     assert names.count("autoattack-gradients with every class") == 2  # one for every ε
     several = sets.plan(["pgd", "pgd-margin", "square", "fgsm"], recipe)
-    assert len(several) == 8
+    assert len(several) == 10  # Square in the graph of all queries and apart
 
 
 def test_who_follows_the_gradient_that_was_asked_for(runs: dict[str, Path]) -> None:
