@@ -42,7 +42,8 @@ class Auto(AbstractLinearSolver):
         dense_rescue: largest number that is factorised on a CPU after conjugate gradients have not converged in
             `patience`, or have come to a halt with an error that is not small.
         dense_last: the same on a GPU; and on a CPU the largest number that is factorised where the only other answer
-            is an error. 12,000 take 2.3 GB (5 GB where constants are projected out), and some ten seconds on two cores.
+            is an error. 12,000 take 2.3 GB (5 GB where constants are projected out, 7 GB on a GPU, which inverts the
+            factor), and some ten seconds on two cores.
         patience: conjugate gradients' steps before that; twenty times as many where no factor can take over.
         multilevel: preconditions systems too large to be rescued so; give `Multilevel.of(graph)` to solve on one graph
             again and again.
