@@ -225,7 +225,7 @@ def test_the_checks_look_in_the_norm_that_was_asked_for() -> None:
     grown = next(check for check in found if check.name == "all errors")
     assert "at 0.3, " in grown.meaning
     assert "at 0.6, 100.0% at 2)" in grown.meaning  # four pixels: √4 is the way from black to white
-    assert all("(L2, ε = 0.3, 40 samples)" in c.meaning for c in found if c.name in ("single step", "losses disagree"))
+    assert all("; L2, ε = 0.3, 40 samples)" in c.meaning for c in found if c.name in ("single step", "losses disagree"))
 
 
 def test_an_image_of_one_norm_counts_for_the_other() -> None:

@@ -45,10 +45,12 @@ class Outcome:
     Args:
         cell: the attack.
         chunks: its results.
+        of_checks: whether it is one of the short attacks of the checks.
     """
 
     cell: Cell
     chunks: tuple[Chunk, ...]
+    of_checks: bool = False
 
     def _joined(self, name: str) -> NDArray[Any]:
         return np.concatenate([getattr(chunk, name) for chunk in self.chunks])

@@ -113,7 +113,8 @@ def about_checks(summary: Mapping[str, Any]) -> list[str]:
     where = f"at ε = {at['eps']:.4g} {unit}, on {counted(at['samples'], 'sample')}{graph}"
     return [
         f"Their own attacks follow the model's own gradient{by}{also}, {where}.",
-        "They also look at what the attacks of the tables have found; a line says where its figure is from.",
+        "They also look at what the attacks of the tables have found.",
+        "A line names the strongest attacks that it compares, the checks' own as such, and where its figure is from.",
         "The checks' own attacks are short, and are not in the worst case.",
     ]
 

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gll.attacks.balls import Ball
-from gll.attacks.evaluate import Evaluation, Outcome
+from gll.attacks.evaluate import Evaluation, Outcome, describe
 from gll.attacks.graphs import graph_in_words
 from gll.attacks.kinds import is_own, is_stand_in
 from gll.attacks.objectives import CrossEntropy
@@ -21,9 +22,9 @@ from gll.words import counted
 
 FEW = 0.02  # by chance, or by an attack that is a little better: two samples of a hundred
 CLOSE = 0.05  # honest objectives differ by a few percent
+LEAST = 3  # of 30 samples one is more than FEW, and one is nothing to judge a model by
 WHITE = (Kind.SINGLE, Kind.MULTI)
 BLACK = (Kind.BLACK_BOX, Kind.TRANSFER)
-Found = tuple[float, Ball | None, Evaluation]
 
 
 @final
@@ -51,59 +52,96 @@ class Check:
         return {**values, "tested": self.tested}
 
 
+@final
+@dataclass(frozen=True, eq=False)
+class Found:
+    """By how much some attacks do better than others.
+
+    Args:
+        figure: the share of samples.
+        ball: in which.
+        evaluation: whose attacks they are.
+        these, those: the attacks that do better, and the others.
+    """
+
+    figure: float
+    ball: Ball
+    evaluation: Evaluation
+    these: Sequence[Outcome]
+    those: Sequence[Outcome]
+
+    @property
+    def samples(self) -> int:
+        """On how many."""
+        return len(self.evaluation.labels)
+
+    def __str__(self) -> str:
+        """The strongest attack of both sides; ball, samples, graph."""
+        cell = self.evaluation.outcomes[0].cell
+        graph = graph_in_words(cell.threat, cell.chunk)
+        compared = " against ".join(_strongest(side, self.ball) for side in (self.these, self.those))
+        return f"{compared}; {self.ball}, {counted(self.samples, 'sample')}{graph and ', '}{graph}"
+
+
 def transfer_or_black_box_beats_white_box(evaluations: Iterable[Evaluation]) -> Check:
     """The share of samples that are fooled without the model's gradient and by no attack that follows it.
 
     The largest over all balls for which there are attacks of both kinds. Stand-ins are neither.
     """
-    figure, where = _largest(
-        _found_only(evaluations, lambda o: o.cell.kind in BLACK, lambda o: o.cell.kind in WHITE and is_own(o.cell))
+    found = _largest(
+        FEW, _found_only(evaluations, lambda o: o.cell.kind in BLACK, lambda o: o.cell.kind in WHITE and is_own(o.cell))
     )
     return at_most(
         FEW,
         "black box or transfer",
-        figure,
-        f"{figure:.1%} of samples are fooled by black-box or transferred images, and by no attack on the model's own "
-        f"gradient ({where})",
+        found.figure,
+        f"{found.figure:.1%} of samples are fooled by black-box or transferred images, and by no attack on the model's "
+        f"own gradient ({found})",
         "the gradient hides what is there to be found",
+        found.samples,
     )
 
 
 def single_step_beats_multi_step(evaluations: Iterable[Evaluation]) -> Check:
-    """By how much the error of one step exceeds that of many, with the same objective and ball."""
-    found = []
+    """By how much the error of one step exceeds that of many, with the same objective and ball: the best of each."""
+    every = []
     for evaluation in evaluations:
-        for one in of_kind(evaluation, Kind.SINGLE):
-            for many in of_kind(evaluation, Kind.MULTI):
-                if one.ball == many.ball and objective_of(one) == objective_of(many):
-                    found.append((one.error - many.error, one.ball, evaluation))
-    figure, where = _largest(found)
+        one, many = (of_kind(evaluation, kind) for kind in (Kind.SINGLE, Kind.MULTI))
+        for ball, objective in dict.fromkeys((o.ball, objective_of(o)) for o in one):
+            these, those = ([o for o in side if (o.ball, objective_of(o)) == (ball, objective)] for side in (one, many))
+            if ball is not None and those:
+                figure = max(o.error for o in these) - max(o.error for o in those)
+                every.append(Found(figure, ball, evaluation, these, those))
+    found = _largest(FEW, every)
     return at_most(
         FEW,
         "single step",
-        figure,
-        f"the error of a single step is {figure:+.1%} beside that of many steps ({where})",
+        found.figure,
+        f"the error of a single step is {found.figure:+.1%} beside that of many steps ({found})",
         "many steps get lost, so the gradient does not point to the boundary",
+        found.samples,
     )
 
 
 def losses_disagree(evaluations: Iterable[Evaluation]) -> Check:
     """By how much the error of multi-step attacks exceeds that of those on cross-entropy, all by the own gradient."""
-    found = []
+    every = []
     for evaluation in evaluations:
         for ball in evaluation.balls:
             many = [o for o in of_kind(evaluation, Kind.MULTI) if o.ball == ball]
-            plain = [o.inside(ball) for o in many if objective_of(o) == CrossEntropy.__name__]
-            if plain and len(plain) < len(many):
-                together = np.logical_or.reduce([o.inside(ball) for o in many])
-                found.append((float(together.mean() - np.logical_or.reduce(plain).mean()), ball, evaluation))
-    figure, where = _largest(found)
+            plain = [o for o in many if objective_of(o) == CrossEntropy.__name__]
+            others = [o for o in many if o not in plain]
+            if plain and others:
+                figure = float(_any(many, ball).mean() - _any(plain, ball).mean())
+                every.append(Found(figure, ball, evaluation, others, plain))
+    found = _largest(CLOSE, every)
     return at_most(
         CLOSE,
         "losses disagree",
-        figure,
-        f"attacks on other objectives add {figure:.1%} to the error of those on cross-entropy ({where})",
+        found.figure,
+        f"attacks on other objectives add {found.figure:.1%} to the error of those on cross-entropy ({found})",
         "robustness against cross-entropy is masking; look at the worst case",
+        found.samples,
     )
 
 
@@ -113,8 +151,8 @@ def stand_ins_beat_own_gradient(evaluations: Iterable[Evaluation]) -> Check:
     A stand-in is another view of the graph (every class in sight, neighbours held), distances between features, or a
     probe on the same encoder. The model judges both kinds alike, so what only the stand-in finds was there to be found.
     """
-    found = _found_only(evaluations, lambda o: is_stand_in(o.cell), lambda o: is_own(o.cell))
-    if not found:
+    every = _found_only(evaluations, lambda o: is_stand_in(o.cell), lambda o: is_own(o.cell))
+    if not every:
         return Check(
             "stand-in",
             0.0,
@@ -123,25 +161,52 @@ def stand_ins_beat_own_gradient(evaluations: Iterable[Evaluation]) -> Check:
             "`features` and `fixed`, are such",
             tested=False,
         )
-    figure, where = _largest(found)
+    found = _largest(CLOSE, every)
     return at_most(
         CLOSE,
         "stand-in",
-        figure,
-        f"{figure:.1%} of samples are fooled by way of another gradient, and by no attack on the model's own ({where})",
+        found.figure,
+        f"{found.figure:.1%} of samples are fooled by way of another gradient, and by no attack on the model's own "
+        f"({found})",
         "its own gradient hides what is there to be found",
+        found.samples,
     )
 
 
-def at_most(limit: float, name: str, figure: float, found: str, follows: str) -> Check:
-    """A check of a figure that should be small: what was found, and what follows where it is not."""
-    passed = figure <= limit
-    return Check(name, figure, passed, found if passed else f"{found}: {follows}")
+def at_most(limit: float, name: str, figure: float, found: str, follows: str, samples: int | None = None) -> Check:
+    """A check of a figure that should be small.
+
+    Args:
+        limit: what it may be.
+        name: of the check.
+        figure: what it is.
+        found: that in words.
+        follows: from a figure that is too large.
+        samples: for a share of samples, of how many: fewer than three of them are too few to fail by.
+
+    >>> [at_most(0.02, "a", share, "", "", 30).passed for share in (1 / 30, 2 / 30, 3 / 30)]
+    [True, True, False]
+    """
+    if exceeds(figure, limit, samples):
+        return Check(name, figure, False, f"{found}: {follows}")
+    more = f": {counted(round(figure * (samples or 0)), 'sample')}, too few to tell" if figure > limit else ""
+    return Check(name, figure, True, f"{found}{more}")
+
+
+def exceeds(figure: float, limit: float, samples: int | None = None) -> bool:
+    """Whether a figure is above its limit; a share of samples also by three of them (or by all, of one or two)."""
+    return figure > limit and (samples is None or round(figure * samples) >= min(LEAST, samples))
 
 
 def of_kind(evaluation: Evaluation, kind: Kind) -> list[Outcome]:
     """Attacks of a kind on the model's own gradient."""
     return [o for o in evaluation.outcomes if o.cell.kind is kind and is_own(o.cell)]
+
+
+def objective_of(outcome: Outcome) -> str | None:
+    """The name of what the attack makes larger, if it has one."""
+    objective = outcome.cell.settings.get("objective")
+    return objective if objective is None or isinstance(objective, str) else str(objective["name"])
 
 
 def _found_only(
@@ -151,26 +216,28 @@ def _found_only(
     found: list[Found] = []
     for evaluation in evaluations:
         for ball in evaluation.balls:
-            if all(any(o.ball == ball and wanted(o) for o in evaluation.outcomes) for wanted in (these, those)):
-                by, not_by = (
-                    np.logical_or.reduce([o.inside(ball) for o in evaluation.outcomes if wanted(o)])
-                    for wanted in (these, those)
-                )
-                found.append((float((by & ~not_by).mean()), ball, evaluation))
+            some, others = ([o for o in evaluation.outcomes if wanted(o)] for wanted in (these, those))
+            if all(any(o.ball == ball for o in side) for side in (some, others)):
+                figure = float((_any(some, ball) & ~_any(others, ball)).mean())
+                found.append(Found(figure, ball, evaluation, some, others))
     return found
 
 
-def objective_of(outcome: Outcome) -> str | None:
-    """The name of what the attack makes larger, if it has one."""
-    objective = outcome.cell.settings.get("objective")
-    return objective if objective is None or isinstance(objective, str) else str(objective["name"])
+def _any(outcomes: Sequence[Outcome], ball: Ball) -> NDArray[np.bool_]:
+    """Which samples one of these attacks has fooled inside the ball."""
+    fooled: NDArray[np.bool_] = np.logical_or.reduce([o.inside(ball) for o in outcomes])
+    return fooled
 
 
-def _largest(found: Sequence[Found]) -> tuple[float, str]:
-    """The largest figure; and where it was found: ball, samples, graph."""
+def _strongest(outcomes: Sequence[Outcome], ball: Ball) -> str:
+    """Of these attacks, the one with the largest error inside the ball, in words."""
+    best = max(outcomes, key=lambda o: o.inside(ball).mean())
+    name = describe(best.cell.attack, best.cell.settings)
+    return f"{best.inside(ball).mean():.1%} by {name}{', of the checks' if best.of_checks else ''}"
+
+
+def _largest(limit: float, found: Sequence[Found]) -> Found:
+    """The largest figure; of those that are above the limit by enough samples, where there are such."""
     if not found:
         raise ValueError("no two attacks with the same ball to compare; run_checks brings its own")
-    figure, ball, evaluation = max(found, key=lambda one: one[0])
-    cell = evaluation.outcomes[0].cell
-    graph = graph_in_words(cell.threat, cell.chunk)
-    return figure, f"{ball}, {counted(len(evaluation.labels), 'sample')}{graph and ', '}{graph}"
+    return max(found, key=lambda one: (exceeds(one.figure, limit, one.samples), one.figure))
