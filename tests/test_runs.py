@@ -66,6 +66,14 @@ def test_opening_what_is_no_run(tmp_path: Path) -> None:
         Run.open(tmp_path / "nothing")
     with pytest.raises(RunError, match="is no run directory"):
         Run.open(tmp_path)
+    for name, more in (("a.md", ""), ("b.toml", "; `gll train {}` makes one")):
+        (tmp_path / name).touch()
+        with pytest.raises(RunError) as found:
+            Run.open(tmp_path / name)
+        assert str(found.value) == f"{tmp_path / name} is a file, not a run directory{more.format(tmp_path / name)}"
+    (tmp_path / "config.toml").write_text('name = "a"')
+    with pytest.raises(RunError, match=r"is no run directory: beside config.toml it has no split.npz"):
+        Run.open(tmp_path)
 
 
 def test_metrics(run: Run) -> None:

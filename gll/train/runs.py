@@ -114,7 +114,12 @@ class Run:
         directory = Path(directory)
         if not (directory / "config.toml").is_file():
             what = "is no run directory: it has no config.toml" if directory.is_dir() else "does not exist"
+            if directory.is_file():
+                trains = directory.suffix == ".toml"
+                what = "is a file, not a run directory" + (f"; `gll train {directory}` makes one" if trains else "")
             raise RunError(f"{directory} {what}")
+        if not (directory / "split.npz").is_file():
+            raise RunError(f"{directory} is no run directory: beside config.toml it has no split.npz, as every run has")
         try:
             config = from_toml((directory / "config.toml").read_text(encoding="utf-8"))
         except ConfigError as error:
