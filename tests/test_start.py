@@ -135,6 +135,11 @@ def test_options_of_another_head_are_left_out_and_others_refused(tmp_path: Path)
         (["warmup.from=there", "warmup.epochs=50"], ["warmup.epochs has no effect: the warm-up is that of"]),
         (["warmup.epochs=50", "warmup.candidates=0.5,1"], ["warmup.candidates has no effect"]),
         (["warmup.epochs=50", "warmup.candidates=0.5,1", "warmup.gamma=choose"], []),
+        (
+            ["adversarial.steps=7", "adversarial.against=every-class"],
+            ["adversarial.steps, adversarial.against have no effect: adversarial.eps is 0, so that training is"],
+        ),
+        (["adversarial.steps=7", "adversarial.eps=0.1"], []),
     ],
 )
 def test_what_has_no_effect_is_said(overrides: list[str], said: list[str]) -> None:

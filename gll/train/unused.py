@@ -14,6 +14,7 @@ from typing import Any
 from gll.data.augment import augmentation_from_name
 from gll.names import require_name
 from gll.nn.heads import HEADS, options_of
+from gll.train.adversarial_config import AdversarialConfig
 from gll.train.config import Config, WarmupConfig
 
 
@@ -57,21 +58,24 @@ def without_effect(config: Config) -> list[str]:
         found.append(f'base.selection has no effect: base.strategy is "{b.strategy}", and only entropy and l2 select')
     if m.switch_at == 0 and m.first != type(m).first:
         found.append("model.first has no effect: model.switch_at is 0, so that no head trains before model.head")
-    changed = [key for key in _changed_warm_up(w) if key not in ("warmup.epochs", "warmup.from")]
+    changed = [key for key in _changed("warmup", w) if key not in ("warmup.epochs", "warmup.from")]
     if w.from_run:
-        own = [key for key in _changed_warm_up(w) if key not in ("warmup.from", "warmup.keep_projection")]
+        own = [key for key in _changed("warmup", w) if key not in ("warmup.from", "warmup.keep_projection")]
         found += _said(own, f"the warm-up is that of warmup.from = {w.from_run}")
     elif w.epochs == 0:
         found += _said(changed, "warmup.epochs is 0, so that there is no warm-up")
     elif not isinstance(w.gamma, str) and "warmup.candidates" in changed:
         found.append('warmup.candidates has no effect: they are for warmup.gamma = "choose"')
+    if config.adversarial.eps == 0:
+        why = "adversarial.eps is 0, so that training is natural"
+        found += _said(_changed("adversarial", config.adversarial), why)
     return found
 
 
-def _changed_warm_up(w: WarmupConfig) -> list[str]:
-    """The keys of [warmup] that are not the default."""
-    fields = dataclasses.fields(w)
-    return [f"warmup.{f.metadata.get('key', f.name)}" for f in fields if getattr(w, f.name) != f.default]
+def _changed(section: str, values: WarmupConfig | AdversarialConfig) -> list[str]:
+    """The keys of a section that are not the default."""
+    fields = dataclasses.fields(values)
+    return [f"{section}.{f.metadata.get('key', f.name)}" for f in fields if getattr(values, f.name) != f.default]
 
 
 def _said(keys: Sequence[str], why: str) -> list[str]:
