@@ -15,7 +15,7 @@ from gll.data.datasets import normalize
 from gll.reweight import wnll
 from gll.train.loop import new_run, train
 from gll.train.model import restore
-from gll.train.runs import Run
+from gll.train.runs import Run, RunError
 from tests.tiny_runs import tiny
 
 
@@ -79,6 +79,21 @@ def test_a_graph_at_test_time_in_place_of_the_last_layer(runs: dict[str, Run]) -
     assert reweighted.layer.reweight is wnll
     assert reweighted.threat.dtype == "float64"
     assert reweighted.floor == 1e-200
+
+
+def test_a_run_by_its_path(runs: dict[str, Run], tmp_path: Path) -> None:
+    x = restore(runs["gll"])[1].test[:9].float() / 255
+    expected = victim_of(runs["gll"], base=40)(x)
+    for path in (runs["gll"].directory, str(runs["gll"].directory)):
+        torch.testing.assert_close(victim_of(path, base=40)(x), expected)
+    with pytest.raises(RunError, match="does not exist"):
+        victim_of(tmp_path / "nothing")
+
+
+@pytest.mark.usefixtures("as_user")
+def test_what_is_no_run(runs: dict[str, Run]) -> None:
+    with pytest.raises(TypeError, match=r"a run, as Run.open\(path\) gives it, or its path; got Config"):
+        victim_of(runs["gll"].config)  # type: ignore[arg-type]
 
 
 def test_runs_that_cannot_be_attacked_as_asked(runs: dict[str, Run], tmp_path: Path) -> None:

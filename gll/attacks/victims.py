@@ -1,6 +1,6 @@
 """Trained runs as victims: modules from images in 0 .. 1 to logits, with everything else inside.
 
-    victim = victim_of(Run.open("runs/mnist-gll"), base=1000)
+    victim = victim_of("runs/mnist-gll", base=1000)
     attack(victim, images, labels)
 
 Read next: `graph_victim.py`, for an encoder and a layer of your own.
@@ -8,6 +8,7 @@ Read next: `graph_victim.py`, for an encoder and a layer of your own.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -36,7 +37,7 @@ HEADS_AT_TEST = {"gll": None, "wnll": wnll}
 
 
 def victim_of(
-    run: Run,
+    run: Run | Path | str,
     *,
     base: int = 1000,
     queries: Queries = Queries.JOINT,
@@ -55,7 +56,7 @@ def victim_of(
     """A trained run as a victim.
 
     Args:
-        run: a finished one.
+        run: a finished one, or its directory.
         base: labelled training samples that a graph head answers from, drawn class by class; heads without a graph
             need none.
         queries, inference: what is in the graph beside them.
@@ -75,13 +76,19 @@ def victim_of(
 
     Raises:
         ValueError: a head that cannot be attacked, or a base that cannot be drawn.
-        RunError: the run has not finished, or its data has changed.
+        RunError: the run has not finished, or its data has changed; there is no run in the directory.
+        TypeError: neither a run nor a directory.
 
     Differentiable in: nothing; the victim is, in its images.
     """
     from gll.train.evaluate import at_work  # training may use attacks: the two do not import each other at the start
     from gll.train.model import restore
+    from gll.train.runs import Run
 
+    if isinstance(run, str | Path):
+        run = Run.open(Path(run), writes=False)
+    if not isinstance(run, Run):
+        raise TypeError(f"victim_of takes a run, as Run.open(path) gives it, or its path; got {type(run).__name__}")
     if head_at_test is not None:
         require_name("head at test", head_at_test, HEADS_AT_TEST)
     model, data = restore(run, device, encoder=encoder)
