@@ -22,6 +22,7 @@ from gll.attacks.poison import GreedyFlips, poison
 from gll.attacks.store import Store
 from gll.attacks.tables import errors_at, paper_grid
 from gll.attacks.target import Request, Target
+from gll.attacks.threat import Queries
 from gll.attacks.transfer import Transfer
 from gll.attacks.victims import victim_of
 from gll.train.runs import Run
@@ -33,6 +34,7 @@ UNCHECKED = (
     "test_options_without_effect_are_said",
     "test_poison_is_kept",
     "test_another_head_at_test",
+    "test_the_gradient_of_a_graph_that_the_run_has_not",
     "test_graphs_of_two_sizes_are_two_groups",
 )
 
@@ -107,7 +109,7 @@ def test_the_paper_set(runs: dict[str, Path], tmp_path: Path, monkeypatch: pytes
         "In the graph: 24 queries jointly beside a base of 40. The error depends on both numbers",
         "quote what `--queries alone` gives",
         f"The run's own test error is {100 * tested['error']:.2f} % (gll, transductive), of all 100 test samples: ",
-        "there all images and 60 labels are in the graph; here it is smaller",
+        "there all images and 60 labels are in the graph; here the graph is smaller",
     ):
         assert said in before
         assert said in result.output
@@ -249,6 +251,29 @@ def test_another_head_at_test(runs: dict[str, Path], tmp_path: Path) -> None:
     assert {cell["threat"]["gradient"] for cell in found.values()} == {
         "that of the mlp head of the same run", "that of distances between features"
     }  # fmt: skip
+
+
+def test_the_gradient_of_a_graph_that_the_run_has_not(runs: dict[str, Path], tmp_path: Path) -> None:
+    """A linear run, attacked by the gradient of a graph on its encoder: that graph, and its base, are named."""
+    more = ("--attacks", "fgsm", "--eps", "0.2", "--gradient-of", "gll", "--queries", "alone", "--out", tmp_path / "a")
+    result = attack(runs["mlp"], *SMALL, *more)
+    assert result.exit_code == 0, result.output
+    known = Target(Request(runs["mlp"], samples=24))
+    run = Run.open(runs["mlp"])
+    graph = victim_of(run, base=40, head_at_test="gll", queries=Queries.ALONE).requires_grad_(False)
+    plain = victim_of(run).requires_grad_(False)
+    (cell,) = cells(summary(tmp_path / "a")).values()
+    assert cell["error"] == Transfer(FGSM(0.2), graph, "it")(plain, known.images, known.labels).error
+    page = (tmp_path / "a" / "report.md").read_text()
+    assert "gradient: that of a gll head on the encoder of the same run." in page
+    assert summary(tmp_path / "a")["notes"] == []  # base and queries are those of the graph that is followed
+    said = page[page.index("## What is in the graph") :]
+    assert "The model under attack has no graph. The gradient is that of a gll head on the encoder of the same" in said
+    assert "The base is 40 of 60 labelled training samples of" in said
+    assert "every attacked sample has a graph of its own with it" in said
+    # A head that the run has is called its own.
+    target = Target(Request(runs["mlp"], samples=8, base=40, head_at_test="gll", gradient_of="mlp"))
+    assert (target.aim() or ("", ""))[1] == "the mlp head of the same run"
 
 
 def test_inductive_is_one_thing(runs: dict[str, Path], tmp_path: Path) -> None:
@@ -439,6 +464,7 @@ def test_mistakes_are_one_line(runs: dict[str, Path], tmp_path: Path) -> None:
         ((runs["gll"], "--poison", "50", "--base", "40"), "--poison 50 is more than the base has labels, 40"),
         ((runs["mlp"], "--poison", "1"), "the model under attack has none"),
         ((tmp_path / "none",), "does not exist"),
+        ((runs["gll"] / "config.toml",), "is a file, not a run directory; `gll train "),
     ):
         result = attack(*arguments, *out)
         assert result.exit_code == 1, arguments

@@ -219,6 +219,7 @@ def _summary(
         "table_c": p.table_c,
         "attacks": asked.attacks,
         "gradient_of": asked.gradient_of,
+        "followed": target.followed(),
         "groups": [group.as_dict() for group in groups],
         "checks": [check.as_dict() for check in checks],
         "checks_at": _checks_at(target),

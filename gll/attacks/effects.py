@@ -46,7 +46,7 @@ def without_effect(request: Request, target: Target, names: Sequence[str]) -> li
         unused = [option for key, option in known.items() if key in given]
         why = "has no effect on attacks: CW knows no ε; the worst case and the checks use it"
         said += [f"{option} {why}" for option in unused]
-    if not target.has_graph:
+    if not target.has_graph and not target.followed():  # a graph that is followed is made as these say
         graph = {"inductive": "--inductive", "base": "--base"}
         graph |= {} if request.inductive else {"joint": "--queries alone"}
         unused = [option for key, option in graph.items() if key in given]

@@ -52,7 +52,9 @@ def report(summary: Mapping[str, Any]) -> str:
         lines += ["", "## Wrong labels in the base", "", poison_grid(summary).markdown(), ""]
         lines += [f"Images are left as they are. At random: the mean and the largest of {draws} draws."]
     threats = dict.fromkeys(text for group in summary["groups"] for text in group["threats"])
-    lines += ["", "## What is in the graph", "", *([f"- {text}" for text in threats] or ["No graph."])]
+    followed = [summary["followed"]] if summary.get("followed") else []
+    threats_and_more = [f"- {text}" for text in (*threats, *followed)]
+    lines += ["", "## What is in the graph", "", *(threats_and_more or ["No graph."])]
     if summary["notes"]:
         lines += ["", "## Notes", "", *(f"- {note}" for note in summary["notes"])]
     return "\n".join(lines) + "\n"

@@ -180,8 +180,20 @@ class Target:
             return None
         if wanted not in ("gll", own):
             raise ValueError(f"{self.run.directory} has no {wanted} head whose gradient could be followed, but {own}")
-        head = None if wanted == own else "gll"
-        return self.victim(self.protocol.few_base, False, head), f"the {wanted} head of the same run"
+        if wanted == own:
+            return self.victim(self.protocol.few_base, False), f"the {wanted} head of the same run"
+        return self.victim(self.protocol.few_base, False, wanted), f"a {wanted} head on the encoder of the same run"
+
+    def followed(self) -> str:
+        """What is in the graph whose gradient was asked for, where it is another than that of the model under attack.
+
+        Empty where no such graph is followed.
+        """
+        aim = self.aim()
+        if aim is None or not isinstance(aim[0], GraphVictim):
+            return ""
+        under = "" if self.has_graph else "The model under attack has no graph. "
+        return f"{under}The gradient is that of {aim[1]}, with a graph: {aim[0].threat.describe()}"
 
     def probe(self) -> nn.Module:
         """A linear classifier on the encoder of the model under attack, fitted to labelled training samples."""
@@ -247,7 +259,7 @@ class Target:
         elif self.has_graph:
             images = "all images" if row["mode"] == "transductive" else "all training images"
             why += f": there {images} and {self.labelled:,} labels are in the graph"
-            why += "; here it is smaller, and the natural error another"
+            why += "; here the graph is smaller, and the natural error another"
         return {"error": row["error"], "how": f"{row['head']}, {row['mode']}", "why": why}
 
     def about(self) -> dict[str, Any]:
