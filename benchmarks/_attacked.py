@@ -2,7 +2,8 @@
 
     python benchmarks/_attacked.py      draws docs/figures/robustness-by-attack*.png, one for each data set
 
-The tables are written by `tables.py`, what is said about them by `_attacked_words.py`. Data sets, seeds and ways of
+The tables are written by `tables.py`, those of the paper's protocol by `_attacked_protocol.py`, what is said about them
+by `_attacked_words.py`. Data sets, seeds and ways of
 training that are run later come in by themselves.
 """
 
@@ -14,7 +15,9 @@ from pathlib import Path
 from typing import Any, final
 
 from gll.reproduce.experiment import Experiment, load_experiment
+from gll.reproduce.protocol import NO_GRAPH, graph_of, natural, strong
 from gll.reproduce.robust import (
+    AUTO_SIGHT,
     EVERY_CLASS,
     NAMES,
     NATURAL,
@@ -23,7 +26,9 @@ from gll.reproduce.robust import (
     Contest,
     contests,
     headline,
+    normalised,
     radii,
+    seeds_of,
     shown_mean,
     strongest,
 )
@@ -33,9 +38,6 @@ from gll.words import counted
 ROOT = Path(__file__).resolve().parent.parent
 EXPERIMENTS = ROOT / "experiments"
 FIGURES = ROOT / "docs" / "figures"
-HEADS = ("GLL", "WNLL", "linear", "MLP")
-COLUMNS = ("natural", "FGSM", "IFGSM", "CW")
-OURS_TOO = ("AutoAttack", "worst case")
 NOT_RUN = "Not run yet."
 VIEW = " with every class"
 # What an attack may see of a model, from little to all; rows of the table.
@@ -43,17 +45,18 @@ ATTACKS: dict[str, Callable[[str], bool]] = {
     "its own gradient: the strongest of PGD on four objectives": lambda name: name == "pgd",
     "PGD with neighbours held fixed": lambda name: name == "pgd with fixed neighbours",
     "no gradient: Square, 1,000 queries": lambda name: name.startswith("square"),
-    "AutoAttack, standard": lambda name: name == "autoattack",
+    "AutoAttack, standard": lambda name: name in ("autoattack", "autoattack apart"),
     "PGD by the linear layer that a WNLL was trained by": lambda name: name.startswith("pgd from the linear layer"),
     "PGD by a linear probe on its encoder": lambda name: name.startswith("pgd from a linear probe"),
     "towards features of other classes": lambda name: name == "features",
     "PGD with every class in sight": lambda name: name == f"pgd{VIEW}",
-    "AutoAttack with every class in sight": lambda name: name == f"autoattack-gradients{VIEW}",
+    "AutoAttack with every class in sight": lambda name: name == AUTO_SIGHT,
 }
 WORST = "worst case of all"
 AGAINST = f"{OURS}, against every class"
 MARKS = {OURS: ("o", "C0"), AGAINST: ("D", "C3"), "WNLL": ("v", "C4"), "linear": ("s", "C1"), "MLP": ("^", "C2")}
 Record = dict[str, Any]
+Summary = dict[str, Any]
 
 
 @final
@@ -74,12 +77,6 @@ class Known:
         """`adversarial`."""
         return self.adversarial[-1].experiment
 
-    def records(self, data: str, head: str, training: str) -> list[Record]:
-        """Of `adversarial`, at the largest scale that has some."""
-        place = {"data": data, "head": head, "training": training}
-        found = [[record for at, record in shown.found if at == place] for shown in reversed(self.adversarial)]
-        return next((one for one in found if one), [])
-
     def every(self) -> list[Record]:
         """All records of both."""
         return [record for shown in (*self.adversarial, self.worst) for _, record in shown.found]
@@ -99,62 +96,19 @@ def known(root: Path = EXPERIMENTS) -> Known:
     return Known(tuple(Shown(adversarial, scale) for scale in scales), Shown(worst, worst.scales[-1]))
 
 
-def provenance(found: list[Record]) -> str:
-    parts = {key: {part for record in found for part in str(record[key]).split(", ")} for key in ("commit", "device")}
-    about = {key: ", ".join(sorted(values)) for key, values in parts.items()}
-    return f"<small>commits {about['commit']}, {about['device']}; several runs at a time; {LINEAR}</small>"
+def provenance(found: dict[str, list[Record]]) -> str:
+    """Commits and devices, head by head where devices differ."""
+    parts = {key: parts_of([r for own in found.values() for r in own], key) for key in ("commit", "device")}
+    by_head = {name: parts_of(own, "device") for name, own in found.items()}
+    where = parts["device"]
+    if len(set(by_head.values())) > 1:
+        where = ", ".join(f"{name}: {device}" for name, device in by_head.items())
+    return f"commits {parts['commit']}; {where}; several runs at a time; {LINEAR}"
 
 
-def paper_protocol(known: Known, data: str) -> str:
-    """Errors in the paper's protocol, the paper's in brackets; beside them the worst case, and checks that failed."""
-    paper = known.experiment.expected["values"]
-    head = ["training", "head", "seeds", *COLUMNS, *(f"**{name}**" for name in OURS_TOO), "checks that failed"]
-    lines = [f"| {' | '.join(head)} |", "|---|---|" + "---:|" * (1 + len(COLUMNS) + len(OURS_TOO)) + "---|"]
-    every: list[Record] = []
-    for training in (NATURAL, ROBUST):
-        for name in HEADS:
-            mine = known.records(data, name, training)
-            if not mine:
-                continue
-            every += mine
-            theirs = paper.get(f"{data}, {name}, {training}", {})
-            cells = [str(len(mine))]
-            for figure in COLUMNS:
-                brackets = f" ({theirs[figure]:g})" if figure in theirs else ""
-                cells.append(shown_mean(values(mine, figure), 2) + brackets)
-            cells += [shown_mean(values(mine, figure)) for figure in OURS_TOO]
-            failed = dict.fromkeys(name for record in mine for name in failed_checks(record["more"]["summary"]))
-            epochs = dict.fromkeys(str(record["config"]["train.epochs"]) for record in mine)
-            how = f"{training}, {', '.join(epochs)} epochs"
-            lines.append(f"| {how} | {name} | {' | '.join(cells)} | {', '.join(failed) or 'none'} |")
-    return "\n".join([*lines, "", f"{times(known, data)}{provenance(every)}"]) if every else NOT_RUN
-
-
-def values(found: list[Record], figure: str) -> list[float]:
-    """In percent, of every seed."""
-    return [float(r["values"][figure]) for r in found if r["values"].get(figure) is not None]
-
-
-def failed_checks(summary: dict[str, Any]) -> list[str]:
-    return [check["name"] for check in summary["checks"] if not check["passed"]]
-
-
-def times(known: Known, data: str) -> str:
-    """Seconds of the paper's attacks on a graph, at the ε and c of its table."""
-    found = known.records(data, OURS, NATURAL)
-    if not found:
-        return ""
-    summary = found[0]["more"]["summary"]
-    attacks = [attack for group in summary["groups"] for attack in group["attacks"]]
-    words = []
-    for name in ("fgsm", "ifgsm", "cw-paper"):
-        at = ("c", summary["table_c"]) if name == "cw-paper" else ("eps", summary["table_eps_pixels"])
-        one = next(a for a in attacks if a["attack"] == name and abs(a["settings"][at[0]] - at[1]) < 1e-6)
-        steps = one["settings"].get("steps", 1)
-        words.append(
-            f"{name} ({steps} step{'s' if steps > 1 else ''}, {one['chunk']:,} samples) {one['seconds']:.1f} s"
-        )
-    return f"Seconds on the graph, beside other runs on the same GPU: {', '.join(words)}. "
+def parts_of(found: list[Record], key: str) -> str:
+    """All values of a key, each once."""
+    return ", ".join(sorted({part for record in found for part in str(record[key]).split(", ")}))
 
 
 def by_attack(known: Known, data: str, training: str, figures: Path = FIGURES) -> str:
@@ -164,36 +118,61 @@ def by_attack(known: Known, data: str, training: str, figures: Path = FIGURES) -
     if not every:
         return NOT_RUN
     eps_of = radii(every)
-    head = ["attack", *(f"{name}, ε = {eps:g}" for eps in eps_of for name in found)]
+    summaries = {name: [record["more"]["alone"] for record in group] for name, group in found.items()}
+    table = attack_table(summaries, [(eps, f", ε = {eps:g} px") for eps in eps_of])
+    picture = figures / figure_of(data)
+    drawn = ["", f"![error by what the attacker sees](figures/{picture.name})"] if training == ROBUST else []
+    seeds = dict.fromkeys(seeds_of(group) for group in found.values())
+    about = f"{' or '.join(seeds)}; {units(summaries, eps_of)}; {graphs(summaries)}; {provenance(found)}"
+    return "\n".join([table, "", f"<small>{about}</small>", *(drawn if picture.is_file() else [])])
+
+
+def attack_table(found: dict[str, list[Summary]], places: list[tuple[float, str]]) -> str:
+    """Errors by what the attacker sees, in columns by ε (and what is said of it) and head."""
+    head = ["attack", *(f"{name}{told}" for _, told in places for name in found)]
     lines = [f"| {' | '.join(head)} |", "|---|" + "---:|" * (len(head) - 1)]
 
-    def row(title: str, figure: Callable[[dict[str, Any], float], float | None], bold: bool = False) -> str:
+    def row(title: str, figure: Callable[[Summary, float], float | None], bold: bool = False) -> str:
         cells = []
-        for eps in eps_of:
+        for eps, _ in places:
             for group in found.values():
-                shares = [figure(record["more"]["alone"], eps) for record in group]
+                shares = [figure(summary, eps) for summary in group]
                 text = shown_mean([100 * share for share in shares if share is not None])
                 cells.append(f"**{text}**" if bold else text)
         return f"| {f'**{title}**' if bold else title} | {' | '.join(cells)} |"
 
-    def zero(summary: dict[str, Any], eps: float) -> float | None:
+    def zero(summary: Summary, eps: float) -> float | None:
         attacks = [a for g in summary["groups"] for a in g["attacks"] if a["settings"].get("eps") == eps]
         return max((a["zero_gradients"] for a in attacks if a["attack"] == "pgd"), default=None)
 
-    lines.append(f"| seeds | {' | '.join(str(len(group)) for _ in eps_of for group in found.values())} |")
-    lines.append(row("none", lambda summary, eps: summary["groups"][0]["natural"]))
+    lines.append(row("none", lambda summary, eps: strong(summary)["natural"]))
     made = [row(title, lambda s, eps, wanted=wanted: strongest(s, eps, wanted)) for title, wanted in ATTACKS.items()]
     lines += [line for line in made if line.count("–") < len(head) - 1]
     lines.append(row(WORST, worst, bold=True))
     lines.append(row("gradients that are exactly zero", zero))
-    picture = figures / figure_of(data)
-    drawn = ["", f"![error by what the attacker sees](figures/{picture.name})"] if training == ROBUST else []
-    return "\n".join([*lines, "", provenance(every), *(drawn if picture.is_file() else [])])
+    return "\n".join(lines)
 
 
-def worst(summary: dict[str, Any], eps: float) -> float | None:
+def units(found: dict[str, list[Summary]], eps_of: list[float]) -> str:
+    """What px means, and what it is in the units of the paper."""
+    one = next(summary for group in found.values() for summary in group)
+    told = [f"{eps:g} px is {text}" for eps in eps_of if (text := normalised(eps, one))]
+    paper = f"the paper's {one['table_eps']:g} normalised is {one['table_eps_pixels']:.2g} px"
+    return "px: of the pixel range 0 .. 1; " + ", ".join([*told, paper])
+
+
+def graphs(found: dict[str, list[Summary]]) -> str:
+    """How many samples, and in which graphs."""
+    every = [strong(summary) for group in found.values() for summary in group]
+    samples = ", ".join(f"{n:,}" for n in sorted({group["samples"] for group in every}))
+    names = dict.fromkeys(graph_of(group["attacks"][0]) for group in every)
+    which = " or ".join(name for name in names if name != NO_GRAPH)
+    return f"{samples} test samples" + (f", attacked + base in one graph: {which}" if which else "")
+
+
+def worst(summary: Summary, eps: float) -> float | None:
     """The share of samples that some attack has fooled."""
-    found = [w for g in summary["groups"] for w in g["worst"] if (w["norm"], w["eps"]) == ("LInf", eps)]
+    found = [w for w in strong(summary)["worst"] if (w["norm"], w["eps"]) == ("LInf", eps)]
     return max((w["error"] for w in found), default=None)
 
 
@@ -217,15 +196,19 @@ def against(record: dict[str, Any], _: dict[int, str]) -> str:
 
 def attacked(known: Known) -> dict[str, str]:
     """Every table of both experiments, and what is said about them, by its name."""
-    from _attacked_words import answers, beside_the_paper, claims, order
+    from _attacked_protocol import beside_the_paper, order, paper_protocol, protocol_by_attack
+    from _attacked_words import answers, claims, other_training, symmetry
 
     made = {"attacked-claims": claims(known), "attacked-headline": headline(known.worst)}
+    made["attacked-headline-natural"] = f"Is a naturally trained GLL the more robust? {natural(known.adversarial)}."
+    made |= {"attacked-symmetry": symmetry(known), "attacked-other-training": other_training(known)}
     made["attacked-answers"] = answers(known, ROBUST, EVERY_CLASS)
     made["attacked-answers-natural"] = answers(known, NATURAL)
     for data in NAMES:
         made[f"attacked-{data}"] = paper_protocol(known, data)
         made[f"attacked-{data}-paper"] = beside_the_paper(known, data)
         made[f"attacked-{data}-order"] = order(known, data)
+        made[f"attacked-{data}-attacks"] = protocol_by_attack(known, data)
         made |= {f"attacked-{data}-{training}": by_attack(known, data, training) for training in (ROBUST, NATURAL)}
     return made
 
@@ -265,7 +248,7 @@ def draw(known: Known, data: str, path: Path) -> None:
     axes.get_yticklabels()[0].set_fontweight("bold")
     axes.set_ylim(-0.5, len(titles) - 0.5)
     axes.set_xlim(-1, 101)
-    axes.set_xlabel(f"{NAMES[data]}: error in percent at ε = {eps:g}, twice that of the training")
+    axes.set_xlabel(f"{NAMES[data]}: error in percent at ε = {eps:g} of the pixel range, twice that of the training")
     axes.grid(axis="x", alpha=0.3)
     figure.legend(loc="outside upper center", ncols=len(found), fontsize=8, frameon=False)
     figure.savefig(path, dpi=110)

@@ -5,62 +5,33 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
-from _attacked import COLUMNS, HEADS, NOT_RUN, Known, Record, failed_checks, values, worst
+from _attacked import EXPERIMENTS, NOT_RUN, Known, Record, worst
+from _attacked_protocol import COLUMNS, failed_checks
+from _paper_attacks import AS_TEXT, PLAIN
 
+from gll.reproduce import protocol
+from gll.reproduce.experiment import load_experiment
+from gll.reproduce.protocol import WORST, groups
 from gll.reproduce.robust import (
     AT,
     EVERY_CLASS,
+    HEADS,
     NAMES,
     NATURAL,
+    OTHERS,
     OURS,
     ROBUST,
     contests,
+    radii,
+    seeds_of,
     sentences,
     shown_mean,
     strongest,
 )
-from gll.reproduce.tables import tolerance
-from gll.words import counted
+from gll.reproduce.tables import Shown, tolerance
 
 HALF = 0.5
-
-
-def beside_the_paper(known: Known, data: str) -> str:
-    """A line for each head and training: which of its figures agree with the paper's."""
-    experiment = known.experiment
-    room = tolerance(experiment)
-    lines = []
-    for training in (NATURAL, ROBUST):
-        for head in HEADS:
-            found = known.records(data, head, training)
-            groups: dict[str, list[str]] = {}
-            for figure in COLUMNS:
-                paper, ours = experiment.paper(f"{data}, {head}, {training}", figure), values(found, figure)
-                if paper is not None and ours:
-                    away = statistics.fmean(ours) - paper[0]
-                    word = "agree" if abs(away) <= room else "lower" if away < 0 else "higher"
-                    groups.setdefault(word, []).append(figure)
-            if groups:
-                epochs = ", ".join(dict.fromkeys(str(record["config"]["train.epochs"]) for record in found))
-                words = "; ".join(f"{word}: {', '.join(names)}" for word, names in sorted(groups.items()))
-                lines.append(f"| {head} | {training}, {epochs} epochs, {counted(len(found), 'seed')} | {words} |")
-    about = f"| head | training | within {room:g} points of the paper's, or lower, or higher |"
-    return "\n".join([about, "|---|---|---|", *lines]) if lines else NOT_RUN
-
-
-def order(known: Known, data: str) -> str:
-    """Heads by their worst case in the paper's protocol, the smallest first, after each way of training."""
-    lines = []
-    for training in (NATURAL, ROBUST):
-        found = {head: own for head in HEADS if (own := known.records(data, head, training))}
-        means = {head: values(own, "worst case") for head, own in found.items()}
-        ranked = sorted((h for h in means if means[h]), key=lambda head: statistics.fmean(means[head]))
-        if len(ranked) > 1:
-            epochs = ", ".join(dict.fromkeys(str(r["config"]["train.epochs"]) for h in ranked for r in found[h]))
-            fewest = counted(min(len(means[head]) for head in ranked), "seed")
-            numbers = ", ".join(f"{head} {shown_mean(means[head])}" for head in ranked)
-            lines.append(f"- *{training}*, {epochs} epochs, {fewest}: {numbers}")
-    return "\n".join(["Worst case at that ε, the smallest first:", "", *lines]) if lines else NOT_RUN
+NOT_YET = "not run yet"
 
 
 def answers(known: Known, *trainings: str) -> str:
@@ -69,15 +40,81 @@ def answers(known: Known, *trainings: str) -> str:
     return "\n".join(f"- {text}" for text in found) or NOT_RUN
 
 
+def symmetry(known: Known) -> str:
+    """How many attacks each head was judged by after adversarial training, and what standard AutoAttack leaves over."""
+    parts = []
+    for contest in contests(known.worst, ROBUST):
+        for head in contest.heads:
+            own = contest.records[head]
+            most = max(w["attacks"] for r in own for g in r["more"]["alone"]["groups"] for w in g["worst"])
+            share = _share(contest.values(head, "AutoAttack at 2x, alone"), contest.values(head, AT[2]))
+            parts.append(f"| {NAMES[contest.data]} | {head} | {most} | {share:.0%} |")
+    lines = [
+        "| | head | attacks in the worst case | of it found by standard AutoAttack, at 2ε |",
+        "|---|---|---:|---:|",
+    ]
+    return "\n".join([*lines, *parts]) if parts else NOT_RUN
+
+
+def noise(known: Known, record: dict[str, Any]) -> str:
+    """IFGSM after natural training on MNIST, of every training that had the same settings."""
+    folder = EXPERIMENTS / "head-at-test"
+    later = load_experiment(folder) if folder.is_dir() else None
+    parts = []
+    for head in ("linear", "WNLL", "GLL"):
+        found: dict[str, list[tuple[int, float]]] = {}
+        for group in groups(known.adversarial, "mnist", NATURAL)[:1]:
+            own = group.records.get(head, [])
+            found["the table above"] = [(r["seed"], r["values"]["IFGSM"]) for r in own]
+        rows = [row for row in record["rows"] if row["head"] == head and row["training name"] == AS_TEXT]
+        plain = [row for row in rows if row["reading"]["title"] == PLAIN and row["at_test"] is None]
+        asked = [row for row in plain if head != "WNLL" or row["reading"]["gradient"] == "surrogate"]
+        found["[readings](#readings)"] = [(row["seed"], row["IFGSM"]) for row in asked]
+        if head == "linear" and later is not None:
+            own = [r for at, r in Shown(later, later.scales[-1]).found if at == {"data": "mnist", "training": NATURAL}]
+            title = "[a graph at test time](reproduce.md#a-graph-at-test-time-only)"
+            found[title] = [(r["seed"], r["values"]["softmax, IFGSM"]) for r in own]
+        every = [error for errors in found.values() for _, error in errors]
+        if every:
+            told = {t: ", ".join(f"{e:.1f} (seed {s})" for s, e in sorted(errors)) for t, errors in found.items()}
+            where = "; ".join(f"{title}: {errors}" for title, errors in told.items() if errors)
+            parts.append(f"| {head} | {min(every):.1f} to {max(every):.1f} | {len(every)} | {where} |")
+    lines = ["| head | IFGSM, from lowest to highest | trainings | which |", "|---|---:|---:|---|"]
+    return "\n".join([*lines, *parts]) if parts else NOT_RUN
+
+
+def other_training(known: Known) -> str:
+    """What the same head comes to after natural training in `worst-case`, beside its figure in the paper's protocol."""
+    parts = []
+    for contest in contests(known.worst, NATURAL):
+        for group in groups(known.adversarial, contest.data, NATURAL)[:1]:
+            for head in (OURS, *OTHERS):
+                theirs, ours = group.values(head, WORST), contest.values(head, AT[1])
+                if theirs and ours:
+                    own = contest.records[head]
+                    here = f"{shown_mean(theirs)} at ε = {own[0]['more']['alone']['table_eps_pixels']:.2g} px"
+                    there = f"{shown_mean(ours)} at ε = {radii(own)[0]:g} px"
+                    epochs = own[0]["config"]["train.epochs"]
+                    parts.append(
+                        f"{HEADS[head]} on {NAMES[contest.data]} has {here} after {group.epochs} here ({group.seeds}), "
+                        f"and **{there}** after {epochs} epochs by another rate and schedule ({seeds_of(own)})"
+                    )
+    alone = "What is said of heads above holds for their training alone."
+    return f"The same head after two trainings: {'; '.join(parts)}. {alone}" if parts else NOT_RUN
+
+
 def claims(known: Known) -> str:
     """What holds and what does not, by the records."""
     rows = {
         "a naturally trained GLL has small errors under FGSM and IFGSM, as in the paper": _looks(known),
-        "it *is* robust": _is_robust(known),
-        "it is more robust than a naturally trained linear layer or MLP": _answered(known, NATURAL),
+        "it is more robust than a naturally trained linear layer or WNLL, in the paper's protocol": protocol.natural(
+            known.adversarial
+        ),
+        "the same beside a linear layer or an MLP, each sample alone": _answered(known, NATURAL),
+        "a small error under FGSM shows how robust a naturally trained head is": _overstated(known),
         "an adversarially trained GLL is more robust than a linear or an MLP head": _answered(known, ROBUST),
         "it is, if it is trained against an attacker who sees every class": _answered(known, EVERY_CLASS),
-        "AutoAttack alone is enough to judge a graph head": _enough(known),
+        "AutoAttack alone, in its standard form, is enough to judge a graph head": _enough(known),
         "the checks notice where a model's own gradient finds less than half of the worst case": _noticed(known),
     }
     return "\n".join(["| claim | |", "|---|---|", *(f"| {claim} | {found} |" for claim, found in rows.items())])
@@ -88,30 +125,46 @@ def _looks(known: Known) -> str:
     experiment = known.experiment
     parts = []
     for data in experiment.text["axes"]["data"]:
-        found = known.records(data, OURS, NATURAL)
-        pairs = [(values(found, figure), experiment.paper(f"{data}, GLL, natural", figure)) for figure in COLUMNS[1:3]]
-        away = [abs(statistics.fmean(ours) - paper[0]) for ours, paper in pairs if ours and paper is not None]
-        if away:
-            word = "holds" if max(away) <= tolerance(experiment) else "does not hold"
-            parts.append(f"{word} on {NAMES[data]} ({counted(len(found), 'seed')})")
-    return "; ".join(parts) or "not run yet"
+        for group in groups(known.adversarial, data, NATURAL)[:1]:
+            pairs = [(group.values(OURS, f), experiment.paper(f"{data}, GLL, natural", f)) for f in COLUMNS[1:3]]
+            away = [abs(statistics.fmean(ours) - paper[0]) for ours, paper in pairs if ours and paper is not None]
+            if away:
+                word = "yes" if max(away) <= tolerance(experiment) else "no"
+                told = word if len(group.records[OURS]) > 1 else f"so far {word}"
+                numbers = ", ".join(f"{f} {shown_mean(group.values(OURS, f))}" for f in COLUMNS[1:3])
+                parts.append(f"**{told}** on {NAMES[data]}: {numbers} ({seeds_of(group.records[OURS])})")
+    return "; ".join(parts) or NOT_YET
 
 
-def _is_robust(known: Known) -> str:
+def _overstated(known: Known) -> str:
+    """FGSM beside the worst case, of every head: it overstates where the worst case is more than twice as large."""
     parts = []
     for data in known.experiment.text["axes"]["data"]:
-        found = known.records(data, OURS, NATURAL)
-        weak, strong = values(found, "FGSM"), values(found, "worst case")
-        if weak and strong:
-            word = "no" if statistics.fmean(strong) > 2 * statistics.fmean(weak) else "as far as FGSM says"
-            numbers = f"worst case {shown_mean(strong)}, FGSM {shown_mean(weak)}"
-            parts.append(f"**{word}** on {NAMES[data]}: {numbers} ({counted(len(found), 'seed')})")
-    return "; ".join(parts) or "not run yet"
+        for group in groups(known.adversarial, data, NATURAL)[:1]:
+            numbers, over = [], []
+            for head in group.records:
+                weak, strong = group.values(head, "FGSM"), group.values(head, WORST)
+                if weak and strong:
+                    over.append(statistics.fmean(strong) > 2 * statistics.fmean(weak))
+                    numbers.append(f"{head} {shown_mean(weak)} and {shown_mean(strong)}")
+            if numbers:
+                word = "no" if all(over) else "not of every head" if any(over) else "less so"
+                told = f"FGSM and worst case: {'; '.join(numbers)} ({group.epochs}, {group.seeds})"
+                parts.append(f"**{word}** on {NAMES[data]}, {told}")
+    return "; ".join(parts) or NOT_YET
 
 
 def _answered(known: Known, training: str) -> str:
-    found = [c for c in contests(known.worst, training) if c.heads]
-    return "; ".join(f"**{c.answer}** on {NAMES[c.data]} ({c.seeds})" for c in found) or "not run yet"
+    """At both ε, of the pixel range."""
+    parts = []
+    for c in (c for c in contests(known.worst, training) if c.heads):
+        told = [f"**{c.answers[m]}** at ε = {eps:g} px" for m, eps in zip(AT, radii(c.records[OURS]), strict=True)]
+        parts.append(f"{NAMES[c.data]}: {', '.join(told)} ({c.seeds})")
+    return "; ".join(parts) or NOT_YET
+
+
+def _share(part: list[float], whole: list[float]) -> float:
+    return statistics.fmean(part) / statistics.fmean(whole)
 
 
 def _enough(known: Known) -> str:
@@ -120,10 +173,10 @@ def _enough(known: Known) -> str:
     for contest in contests(known.worst, ROBUST):
         auto, strong = contest.values(OURS, "AutoAttack at 2x, alone"), contest.values(OURS, AT[2])
         if auto and strong:
-            share = statistics.fmean(auto) / statistics.fmean(strong)
+            share = _share(auto, strong)
             word = "**no**" if share < 0.9 else "nearly"
             parts.append(f"{word} on {NAMES[contest.data]}: it finds {share:.0%} of the errors at twice ε")
-    return "; ".join(parts) or "not run yet"
+    return "; ".join(parts) or NOT_YET
 
 
 def _noticed(known: Known) -> str:
@@ -135,7 +188,13 @@ def _noticed(known: Known) -> str:
     named = [set(_failed(record)) - {"batch dependence"} for record in blind]
     caught = sum(1 for names in named if names)
     which = ", ".join(f"*{name}*" for name in sorted(set().union(*named)))
-    return f"in {caught} of {len(blind)} such runs: {which}" if blind else "there is no such run yet"
+    if not blind:
+        return "there is no such run yet"
+    missed = "; ".join(f"{r['cell']}, *{r['scale']}*" for r, names in zip(blind, named, strict=True) if not names)
+    fair = [record for record in known.every() if _overrated(record) is False]
+    alarms = sum(1 for record in fair if set(_failed(record)) - {"batch dependence"})
+    told = f"in {caught} of {len(blind)} such runs: {which}{f'; missed: {missed}' if missed else ''}"
+    return f"{told}. At least one fails in {alarms} of the {len(fair)} other runs, too"
 
 
 def _judged(record: Record) -> dict[str, Any]:
@@ -148,11 +207,11 @@ def _failed(record: Record) -> list[str]:
     return failed_checks(_judged(record))
 
 
-def _overrated(record: Record) -> bool:
-    """At the largest ε at which its own gradient was followed."""
+def _overrated(record: Record) -> bool | None:
+    """At the largest ε at which its own gradient was followed; None where it was not."""
     summary = _judged(record)
     followed = [a["settings"]["eps"] for g in summary["groups"] for a in g["attacks"] if a["attack"] == "pgd"]
     if not followed:
-        return False
+        return None
     own, strong = strongest(summary, max(followed), lambda name: name == "pgd"), worst(summary, max(followed))
-    return own is not None and strong is not None and own < HALF * strong
+    return None if own is None or strong is None else own < HALF * strong

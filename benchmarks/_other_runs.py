@@ -46,7 +46,7 @@ def transfers(record: dict[str, Any], _: object) -> str:
     rows, settings = record["rows"], record["config"]
     places = list(dict.fromkeys((row["victim"], row["eps"]) for row in rows))
     lines = [
-        f"| made on | {' | '.join(f'{victim}, ε = {eps:g}' for victim, eps in places)} |",
+        f"| made on | {' | '.join(f'{victim}, ε = {eps:g} px' for victim, eps in places)} |",
         "|---|" + "---:|" * len(places),
     ]
     for source in dict.fromkeys(row["source"] for row in rows):
@@ -72,7 +72,7 @@ def efforts(record: dict[str, Any], known: Known) -> str:
     def line(title: str, cells: list[list[float]], seconds: str = "") -> str:
         return f"| {title} | {' | '.join(shown_mean([100 * share for share in cell]) for cell in cells)} | {seconds} |"
 
-    head = ["attack", *(f"{HEADS[victim]}, ε = {eps:g}" for victim, eps in places), "seconds"]
+    head = ["attack", *(f"{HEADS[victim]}, ε = {eps:g} px" for victim, eps in places), "seconds"]
     lines = [f"| {' | '.join(head)} |", "|---|" + "---:|" * (len(head) - 1)]
     for number, source in enumerate(dict.fromkeys(row["source"] for row in rows)):
         mine = [row for row in rows if row["source"] == source]
@@ -83,6 +83,8 @@ def efforts(record: dict[str, Any], known: Known) -> str:
     for title, figure in figures.items():
         found = [[share for s in before[victim] if (share := figure(s, eps)) is not None] for victim, eps in places]
         lines.append(line(f"**before: {title}**" if title == WORST else f"before: {title}", found))
-    what = f"{settings['data']}, trained at ε = {settings['trained_at']:g}; {settings['samples']:,} test samples, each"
+    what = (
+        f"{settings['data']}, trained at ε = {settings['trained_at']:g} px; {settings['samples']:,} test samples, each"
+    )
     what += f" alone with a base of {settings['base']:,}; *before*: the same run in the table above"
     return "\n".join([*lines, "", f"<small>{what};</small> {about(record)}"])

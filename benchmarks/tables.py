@@ -28,6 +28,7 @@ PAGES = (
     ROOT / "docs" / "large-graphs.md",
     ROOT / "docs" / "performance.md",
     ROOT / "docs" / "augmentation.md",
+    ROOT / "docs" / "measuring-robustness.md",
     ROOT / "docs" / "robustness.md",
     ROOT / "docs" / "solvers.md",
     ROOT / "docs" / "training.md",
@@ -301,6 +302,7 @@ def tables() -> dict[str, str]:
     """Every table by its name."""
     sys.path.insert(0, str(RESULTS.parent))
     from _attacked import against, attacked, known
+    from _attacked_words import noise
     from _other_runs import attack_times, efforts, schedules, transfers
     from _paper_attacks import readings
     from layer import AUTHORS_MS
@@ -339,9 +341,10 @@ def tables() -> dict[str, str]:
         "effort-fashion": (lambda record, _: efforts(record, found), {}),
     }
     made = {"keys": keys.markdown()}  # not measured, but made from the code
-    made |= attacked(found) | {"paper-attacks": "Not measured yet."}
+    made |= attacked(found) | dict.fromkeys(("paper-attacks", "attacked-noise"), "Not measured yet.")
     if (RESULTS / "paper-attacks.json").exists():
-        made["paper-attacks"] = readings(_with_more(RESULTS / "paper-attacks.json"))
+        record = _with_more(RESULTS / "paper-attacks.json")
+        made |= {"paper-attacks": readings(record), "attacked-noise": noise(found, record)}
     for name, (maker, authors) in makers.items():
         file = RESULTS / f"{name.replace('large-solvers', 'large-graph')}.json"
         if file.exists():

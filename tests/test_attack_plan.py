@@ -93,8 +93,8 @@ def test_who_follows_the_gradient_that_was_asked_for(runs: dict[str, Path]) -> N
 
 
 def test_names_and_their_python_on_the_page(runs: dict[str, Path]) -> None:
-    """Every name is in the table of docs/robustness.md, and what stands beside it makes the same attack."""
-    page = (Path(__file__).parents[1] / "docs" / "robustness.md").read_text(encoding="utf-8")
+    """Every name is in the table of docs/measuring-robustness.md, and what stands beside it makes the same attack."""
+    page = (Path(__file__).parents[1] / "docs" / "measuring-robustness.md").read_text(encoding="utf-8")
     table = page[page.index("| name | the same in Python |") : page.index("The model under all of them")]
     rows = dict(re.findall(r"^\| `([^`]+)` \| (.+) \|$", table, re.MULTILINE))
     assert list(rows) == list(sets.NAMES)

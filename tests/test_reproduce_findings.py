@@ -75,7 +75,8 @@ def test_a_number_is_written_again(findings: Findings, mark: str, value: str) ->
 
 
 def test_what_was_run_and_how_far_it_is(findings: Findings) -> None:
-    assert "| [`heads`](reproduce.md) | small | 3 of 4 | 0 | 2 lower |" in findings.compared()
+    page = "## Heads, at last\n\n<!-- experiment heads -->\n"
+    assert "| [`heads`](#heads-at-last) | small | 3 of 4 | 0 | 2 lower |" in findings.compared(page)
     assert how_far(findings.states) == "Of 1 experiments **1 run in part**: `heads` (small: 3 of 4 cells)."
 
 
@@ -89,6 +90,7 @@ def test_what_was_run_and_how_far_it_is(findings: Findings) -> None:
         ("run yours; mlp", "no run yours tested by mlp"),
         ("paper-ratio training", "unknown experiment 'times'"),
         ("headline", "unknown experiment 'worst-case'"),
+        ("natural-contest", "unknown experiment 'adversarial'"),
     ],
 )
 def test_what_is_not_there_is_refused(findings: Findings, mark: str, message: str) -> None:

@@ -48,7 +48,8 @@ def test_what_is_not_run_is_said(module: ModuleType, tmp_path: Path) -> None:
     made = module.attacked(module.known(tmp_path))
     assert made["attacked-fashionmnist-robust"] == made["attacked-mnist-natural"] == "Not run yet."
     assert made["attacked-mnist"] == made["attacked-answers"] == made["attacked-headline"] == "Not run yet."
-    assert "| AutoAttack alone is enough to judge a graph head | not run yet |" in made["attacked-claims"]
+    assert made["attacked-claims"].count("| not run yet |") == 7
+    assert made["attacked-symmetry"] == made["attacked-mnist-order"] == made["attacked-mnist-attacks"] == "Not run yet."
 
 
 def test_a_new_data_set_and_new_trainings_come_in(module: ModuleType, tmp_path: Path) -> None:
@@ -60,10 +61,10 @@ def test_a_new_data_set_and_new_trainings_come_in(module: ModuleType, tmp_path: 
     pretend(folder, "full", "mnist, linear, robust", "mnist, WNLL, robust")
     known = module.known(tmp_path)
     after = module.attacked(known)
-    assert "FashionMNIST (3 seeds)" in after["attacked-headline"]
+    assert "on FashionMNIST weaker at the ε of the training" in after["attacked-headline"]
     head = after["attacked-mnist-robust"].splitlines()[0]
     names = ("GLL", "GLL, against every class", "WNLL", "linear", "MLP")
-    assert head == "| attack | " + " | ".join(f"{name}, ε = {eps}" for eps in (0.1, 0.2) for name in names) + " |"
+    assert head == "| attack | " + " | ".join(f"{name}, ε = {eps} px" for eps in (0.1, 0.2) for name in names) + " |"
     assert "**worst case of all**" in after["attacked-fashionmnist-robust"]
     assert "FashionMNIST" in after["attacked-answers-natural"]
     assert "against every class" in after["attacked-answers"]
@@ -80,15 +81,48 @@ def test_longer_training_takes_the_place_of_a_shorter_one(module: ModuleType, tm
     folder = tmp_path / "adversarial"
     pretend(folder, "full", "mnist, GLL, natural", "mnist, GLL, robust", natural=0.6, FGSM=2.5, IFGSM=3.3, CW=2.4)
     known = module.known(tmp_path)
-    rows = [line for line in module.paper_protocol(known, "mnist").splitlines() if line.startswith("| robust")]
-    assert rows[0].startswith("| robust, 100 epochs | GLL | 3 |")
+    lines = module.attacked(known)["attacked-mnist"].splitlines()
+    rows = [line for line in lines if line.startswith("| robust")]
+    assert rows[0].startswith("| robust, 100 epochs | GLL | 0, 1, 2 |")
     assert "2.50 ± 0.00 (2.28)" in rows[0]
     assert (
-        "| GLL | robust, 100 epochs, 3 seeds | agree: natural, FGSM; higher: IFGSM, CW |"
+        "| GLL | robust, 100 epochs | 0, 1, 2 | agree: natural, FGSM; higher: IFGSM, CW |"
         in module.attacked(known)["attacked-mnist-paper"]
     )
+    assert sum("15 epochs" in row for row in rows) == 3  # shown, as long as WNLL has no other
+    pretend(folder, "full", "mnist, WNLL, natural", "mnist, WNLL, robust")
+    assert "15 epochs" not in module.attacked(module.known(tmp_path))["attacked-mnist"]
     found = json.loads((folder / "results.json").read_text())["records"]
     assert any(record["scale"] == "small" for record in found)  # still there, and not shown
+
+
+def test_heads_in_the_papers_protocol_are_compared_as_far_as_the_samples_allow(
+    module: ModuleType, tmp_path: Path
+) -> None:
+    folder = tmp_path / "adversarial"
+    (folder / "results.json").write_text((ROOT / "experiments" / "adversarial" / "results.json").read_text())
+    one = {"worst_case": 26.0}
+    for name in ("GLL", "linear"):
+        pretend(folder, "full", f"mnist, {name}, natural", f"fashionmnist, {name}, natural", **one)
+        one = {"worst_case": 29.0}
+    order = module.attacked(module.known(tmp_path))["attacked-fashionmnist-order"]
+    assert "*natural*, 100 epochs, seeds 0 to 2: GLL 26.0 ± 0.0, linear 29.0 ± 0.0 (GLL below linear: yes)" in order
+    records = json.loads((folder / "results.json").read_text())
+    for record in records["records"]:
+        if record["cell"].startswith("fashionmnist, GLL, natural") and record["seed"] > 0:
+            record["scale"], record["key"] = "gone", "gone" + record["key"]
+    (folder / "results.json").write_text(json.dumps(records))
+    made = module.attacked(module.known(tmp_path))
+    assert (
+        "no difference that 1,000 samples and one seed could show between GLL and linear"
+        in (made["attacked-fashionmnist-order"])
+    )
+    assert "FashionMNIST: **no difference that 1,000 samples and one seed could show**" in made["attacked-claims"]
+    graphs = next(line for line in made["attacked-mnist"].splitlines() if "attacked + base" in line)
+    assert graphs.count("*10,000 + 10,000*") == 3  # natural, FGSM, IFGSM
+    assert graphs.count("*1,000 + 1,000*") == 5
+    assert "0.092 px" in made["attacked-headline-natural"]
+    assert "0.3 normalised" in made["attacked-headline-natural"]
 
 
 def test_the_reading_that_comes_closest_is_named(module: ModuleType) -> None:
@@ -133,7 +167,7 @@ def test_more_effort_stands_beside_what_was_found_before(module: ModuleType, tmp
     where = {"commit": "c", "device": "d", "versions": {"torch": "2"}, "wall_s": 1.0}
     known = module.known(tmp_path)
     made = efforts({"rows": rows, "config": config, **where}, known).splitlines()
-    assert made[0] == "| attack | GLL, ε = 0.2 | seconds |"
+    assert made[0] == "| attack | GLL, ε = 0.2 px | seconds |"
     assert made[2] == "| PGD with every class in sight: 40 steps | 60.0 ± 14.1 | 10 |"
     assert made[3] == "| the same, but 100 steps | 60.0 ± 0.0 | 10 |"
     runs = [record for record in known.columns("mnist", "robust")["GLL"] if record["seed"] in (1, 2)]
@@ -142,3 +176,28 @@ def test_more_effort_stands_beside_what_was_found_before(module: ModuleType, tmp
     (tmp_path / "worst-case" / "results.json").unlink()
     nothing = efforts({"rows": rows, "config": config, **where}, module.known(tmp_path)).splitlines()
     assert nothing[6] == "| **before: worst case of all** | – |  |"
+
+
+def test_a_head_without_a_graph_has_one_worst_case(module: ModuleType, tmp_path: Path) -> None:
+    from gll.reproduce.tables import table
+
+    lines = table(module.known(tmp_path).worst).splitlines()
+    places = [name.strip() for name in lines[0].split("|")]
+    rows = [dict(zip(places, line.split("|"), strict=True)) for line in lines[2:] if line.startswith("| mnist")]
+    joint = {row["head"].strip(): row["worst case at 2x"].strip() for row in rows}
+    assert joint["linear"] == joint["MLP"] == "–"
+    assert joint["GLL"].startswith("**")
+    assert all(row["worst case at 2x, alone"].strip().startswith("**") for row in rows)
+
+
+def test_how_far_trainings_lie_apart(module: ModuleType, tmp_path: Path) -> None:
+    noise = importlib.import_module("_attacked_words").noise
+    reading = {"title": "plain", "gradient": "surrogate"}
+    row = {"head": "linear", "training name": "as in the paper's text", "at_test": None, "reading": reading}
+    rows = [{**row, "seed": 1, "IFGSM": 90.0}, {**row, "seed": 2, "IFGSM": 99.0, "training name": "shorter"}]
+    known = module.known(tmp_path)
+    lines = noise(known, {"rows": rows}).splitlines()
+    own = module.known(tmp_path).adversarial[-1]
+    first = own.values({"data": "mnist", "head": "linear", "training": "natural"}, "IFGSM")
+    assert lines[2].startswith(f"| linear | {min(first):.1f} to 90.0 | ")
+    assert "[readings](#readings): 90.0 (seed 1)" in lines[2]

@@ -15,6 +15,7 @@
     how-far                            experiments that are done, in part, or not run
     compared                           a line for each that was run, beside the paper
     headline, contest                  who is more robust after adversarial training: the answer, a table (`robust.py`)
+    natural-contest                    who is after natural training, in the paper's protocol (`protocol.py`)
 
 Parts that are an experiment's whole section (`tables.py`) are left alone. Runs and ratios are those of
 benchmarks/results, configs those of configs/.
@@ -30,7 +31,7 @@ from pathlib import Path
 from typing import Any, final
 
 from gll.names import require_name
-from gll.reproduce import robust
+from gll.reproduce import protocol, robust
 from gll.reproduce.experiment import Experiment, ExperimentError
 from gll.reproduce.tables import Shown, digits_of, entry, how_far, told_verdicts, tolerance
 from gll.words import counted
@@ -87,9 +88,10 @@ class Findings:
             "settings": self.settings,
             "status": self.status,
             "how-far": lambda: how_far(self.states),
-            "compared": self.compared,
+            "compared": lambda: self.compared(text),
             "headline": lambda: robust.headline(self._largest("worst-case")),
             "contest": lambda: _block(robust.table(self._largest("worst-case"))),
+            "natural-contest": self.natural_contest,
         }
 
         def fill(match: re.Match[str]) -> str:
@@ -176,15 +178,22 @@ class Findings:
         require_name("experiment", name, self.experiments)
         return "; ".join(f"{scale}: {shown.status}" for scale, shown in self.states[name].items())
 
-    def compared(self) -> str:
-        """A line for every experiment and scale that was run."""
+    def natural_contest(self) -> str:
+        """Of `adversarial`, at every scale but the smallest."""
+        require_name("experiment", "adversarial", self.experiments)
+        return protocol.natural(list(self.states["adversarial"].values()))
+
+    def compared(self, page: str = "") -> str:
+        """A line for every experiment and scale that was run, with a link to its section on the page."""
         lines = ["| experiment | scale | cells | agrees within | means beside the paper's |", "|---|---|---|---:|---|"]
         for name, states in self.states.items():
             for scale, shown in states.items():
                 if shown.found:
                     counts, room = told_verdicts(shown), f"{tolerance(self.experiments[name]):g}"
                     cells = f"{len(shown.found)} of {shown.total} | {room if counts else ''}"
-                    lines.append(f"| [`{name}`](reproduce.md) | {scale} | {cells} | {counts or 'none to compare'} |")
+                    lines.append(
+                        f"| [`{name}`](#{_anchor(page, name)}) | {scale} | {cells} | {counts or 'none to compare'} |"
+                    )
         return _block("\n".join(lines))
 
     def _largest(self, name: str) -> Shown:
@@ -221,6 +230,17 @@ class Findings:
             )
         rows: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["rows"]
         return rows
+
+
+def _anchor(page: str, name: str) -> str:
+    """The heading above the section of an experiment, as a link has it.
+
+    >>> _anchor("# A\\n\\n### The worst, case\\n\\n<!-- experiment worst -->", "worst"), _anchor("", "worst")
+    ('the-worst-case', '')
+    """
+    above = page.partition(f"\n<!-- experiment {name} -->")[0] if f"\n<!-- experiment {name} -->" in page else ""
+    headings = re.findall(r"^#+ (.+)$", above, re.MULTILINE)
+    return re.sub(r"\s+", "-", re.sub(r"[^\w\s-]", "", headings[-1]).strip().lower()) if headings else ""
 
 
 def _block(text: str) -> str:

@@ -1,6 +1,7 @@
 """Is a GLL more robust than the heads beside it? What the records of `worst-case` say, in tables and in a sentence.
 
-Data sets, seeds and ways of training that are run later are taken up by themselves; so is another answer.
+The rule is that of `verdicts.py`. Data sets, seeds and ways of training that are run later are taken up by themselves;
+so is another answer.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any, final
 
 from gll.reproduce.records import Record
 from gll.reproduce.tables import LINEAR, NONE, Shown
+from gll.reproduce.verdicts import YES, judged, relation, so_far
 from gll.words import counted
 
 OURS, OTHERS = "GLL", ("linear", "MLP")
@@ -18,13 +20,7 @@ NAMES = {"mnist": "MNIST", "fashionmnist": "FashionMNIST", "cifar10": "CIFAR-10"
 HEADS = {"GLL": "a GLL", "WNLL": "WNLL", "linear": "a linear layer", "MLP": "an MLP"}
 ROBUST, EVERY_CLASS, NATURAL = "robust", "robust, every class", "natural"
 THAN = "more robust than a linear layer or an MLP"
-ANSWERS = {
-    "no": f"is not {THAN} {{where}}",
-    "yes": f"is {THAN} {{where}}",
-    "open": "cannot be judged by so few seeds {where}",
-    "only at ε": f"is {THAN} at the ε of the training, and not at twice that, {{where}}",
-    "only at twice ε": f"is {THAN} at twice the ε of the training, and not at that ε itself, {{where}}",
-}
+AUTO_SIGHT = "autoattack-gradients with every class"
 AT = {1: "worst case at 1x, alone", 2: "worst case at 2x, alone"}
 """Figures by the multiple of the ε of the training; *alone*: every sample in a graph of its own."""
 
@@ -39,18 +35,26 @@ def shown_mean(values: Sequence[float], digits: int = 1) -> str:
     return f"{statistics.fmean(values):.{digits}f}{spread}" if values else NONE
 
 
-def relation(ours: Sequence[float], theirs: Sequence[float]) -> str:
-    """Lower or higher by more than the larger standard deviation over seeds, else level; one seed decides nothing.
+def seeds_of(records: Sequence[Record]) -> str:
+    """Which, in words.
 
-    >>> relation([3.4, 3.5], [2.0, 2.3]), relation([70.0, 90.0], [69.0, 72.0]), relation([1.0], [2.0, 3.0])
-    ('higher', 'level', 'open')
+    >>> seeds_of([{"seed": 0}]), seeds_of([{"seed": s} for s in (2, 0, 1)]), seeds_of([{"seed": s} for s in (0, 4)])
+    ('seed 0', 'seeds 0 to 2', 'seeds 0, 4')
     """
-    if min(len(ours), len(theirs)) < 2:
-        return "open"
-    away = statistics.fmean(ours) - statistics.fmean(theirs)
-    if abs(away) <= max(statistics.stdev(ours), statistics.stdev(theirs)):
-        return "level"
-    return "lower" if away < 0 else "higher"
+    found = sorted({int(record["seed"]) for record in records})
+    if len(found) > 2 and found == list(range(found[0], found[-1] + 1)):
+        return f"seeds {found[0]} to {found[-1]}"
+    return f"{'seed' if len(found) == 1 else 'seeds'} {', '.join(str(seed) for seed in found)}"
+
+
+def normalised(eps: float, summary: Mapping[str, Any]) -> str:
+    """An ε of the pixel range in the units of the paper; nothing where channels have units of their own.
+
+    >>> normalised(0.1, {"unit": 0.3081}), normalised(0.1, {"unit": [0.2, 0.3, 0.4]})
+    ('0.32 normalised', '')
+    """
+    unit = summary.get("unit")
+    return f"{eps / unit:.2g} normalised" if isinstance(unit, float) else ""
 
 
 def strongest(summary: Mapping[str, Any], eps: float, wanted: Callable[[str], bool]) -> float | None:
@@ -89,21 +93,29 @@ class Contest:
         found = (record["values"].get(figure) for record in self.records.get(head, ()))
         return [float(value) for value in found if value is not None]
 
-    def relations(self, figure: str) -> list[str]:
-        """Of a GLL with each of the others that were run."""
-        others = [theirs for head in OTHERS if (theirs := self.values(head, figure))]
-        return [relation(self.values(OURS, figure), theirs) for theirs in others]
+    @property
+    def samples(self) -> int:
+        """Under attack, the fewest."""
+        return min(record["more"]["alone"]["samples"] for found in self.records.values() for record in found)
+
+    def judged(self, multiple: int) -> str:
+        """Is a GLL more robust than each of the others that were run, at a multiple of the ε of the training?"""
+        own, others = self.values(OURS, AT[multiple]), [head for head in self.heads if head != OURS]
+        found = {HEADS[head]: relation(own, self.values(head, AT[multiple]), self.samples) for head in others}
+        return judged(found)
+
+    @property
+    def answers(self) -> dict[int, str]:
+        """By the multiple of the ε of the training, as so many seeds allow to say it."""
+        return {multiple: so_far(self.judged(multiple), self.fewest, self.samples) for multiple in AT}
 
     @property
     def answer(self) -> str:
-        """Whether a GLL is the more robust: it is, if its worst case is lower than that of each of the others."""
-        found = {multiple: self.relations(figure) for multiple, figure in AT.items()}
-        if any(not one or "open" in one for one in found.values()):
-            return "open"
-        lower = [multiple for multiple, one in found.items() if set(one) == {"lower"}]
-        if len(lower) == 1:
-            return f"only at {'ε' if lower == [1] else 'twice ε'}"
-        return "yes" if lower else "no"
+        """Both in a few words."""
+        once, twice = self.answers[1], self.answers[2]
+        if once == twice:
+            return f"**{once}** at the ε of the training and at twice that"
+        return f"**{once}** at the ε of the training, **{twice}** at twice that"
 
     @property
     def heads(self) -> list[str]:
@@ -112,19 +124,25 @@ class Contest:
         return found if OURS in found and len(found) > 1 else []
 
     @property
+    def fewest(self) -> int:
+        """Seeds of the head that has the fewest."""
+        return min(len(self.values(head, AT[2])) for head in self.heads)
+
+    @property
     def seeds(self) -> str:
-        """How many, in words; the fewest and the most where heads differ."""
+        """Which, in words; the fewest and the most where heads differ."""
         counts = {len(self.values(head, AT[2])) for head in self.heads}
-        words = " to ".join(str(n) for n in sorted({min(counts), max(counts)}))
-        return f"{words} {'seed' if counts == {1} else 'seeds'}"
+        if len(counts) > 1:
+            return f"{min(counts)} to {max(counts)} seeds"
+        return seeds_of(self.records[OURS])
 
     def sentence(self) -> str:
         """The answer with its numbers."""
         parts = []
-        for multiple, eps in sorted(zip(AT, radii(self.records[OURS]), strict=True), reverse=True):
+        for multiple, eps in zip(AT, radii(self.records[OURS]), strict=True):
             numbers = [f"{HEADS[head]} **{shown_mean(self.values(head, AT[multiple]))}**" for head in self.heads]
-            parts.append(f"at ε = {eps:g} {', '.join(numbers)}")
-        return f"**{self.title}: {self.answer}** ({self.seeds}). Worst case {'; '.join(parts)}."
+            parts.append(f"at ε = {eps:g} px **{self.answers[multiple]}**: {', '.join(numbers)}")
+        return f"**{self.title}** ({self.seeds}), {'; '.join(parts)}."
 
     @property
     def title(self) -> str:
@@ -145,23 +163,24 @@ def sentences(shown: Shown, *trainings: str) -> list[str]:
 
 
 def headline(shown: Shown) -> str:
-    """The answer after adversarial training, data sets of one answer together."""
-    answers: dict[str, list[str]] = {}
-    for contest in contests(shown, ROBUST):
-        if contest.heads:
-            where = f"on {NAMES.get(contest.data, contest.data)} ({contest.seeds})"
-            answers.setdefault(contest.answer, []).append(where)
-    parts = [f"{ANSWERS[answer].format(where=' and '.join(names))}" for answer, names in answers.items()]
-    return f"**An adversarially trained GLL {'; '.join(parts)}.**" if parts else "Not run yet."
+    """The answer after adversarial training: whether a GLL is the more robust anywhere, then every data set."""
+    found = [contest for contest in contests(shown, ROBUST) if contest.heads]
+    if not found:
+        return "Not run yet."
+    yes = [contest.judged(multiple) == YES for contest in found for multiple in AT]
+    word = "is" if all(yes) else "is, in part," if any(yes) else "is not"
+    where = [f"on {NAMES.get(c.data, c.data)} {c.answer.replace('**', '')} ({c.seeds})" for c in found]
+    return f"**An adversarially trained GLL {word} {THAN}: {'; '.join(where)}.**"
 
 
 def table(shown: Shown) -> str:
     """After adversarial training: what its own gradient finds, what AutoAttack does, and the worst case."""
-    head = ["after adversarial training", "natural", "own gradient, 2ε", "AutoAttack, 2ε"]
-    head += ["**worst case, ε**", "**worst case, 2ε**"]
+    head = ["after adversarial training", "natural", "own gradient, 2ε", "AutoAttack, standard, 2ε"]
+    head += ["AutoAttack, every class in sight, 2ε", "**worst case, ε**", "**worst case, 2ε**"]
     lines = [f"| {' | '.join(head)} |", "|---|" + "---:|" * (len(head) - 1)]
     samples: set[int] = set()
-    seeds: set[int] = set()
+    seeds: dict[str, None] = {}
+    balls: dict[str, float] = {}
     for contest in contests(shown, ROBUST, EVERY_CLASS):
         for name, records in contest.records.items():
             if contest.training == EVERY_CLASS and name != OURS:
@@ -171,15 +190,19 @@ def table(shown: Shown) -> str:
             cells = [shown_mean(contest.values(name, "natural, alone"))]
             cells.append(shown_mean([100 * share for share in own if share is not None]))
             cells.append(shown_mean(contest.values(name, "AutoAttack at 2x, alone")))
+            sight = [strongest(r["more"]["alone"], largest, lambda attack: attack == AUTO_SIGHT) for r in records]
+            cells.append(shown_mean([100 * share for share in sight if share is not None]))
             cells += [f"**{shown_mean(contest.values(name, figure))}**" for figure in AT.values()]
             against = ", against every class" if contest.training == EVERY_CLASS else ""
             title = f"{NAMES.get(contest.data, contest.data)}, {name}{against}"
+            balls |= {NAMES.get(contest.data, contest.data): min(radii(records))}
             # A number stays in one line, however narrow the page.
             lines.append(f"| {title} | {' | '.join(cells)} |".replace(" ± ", "\u00a0±\u00a0"))
-            seeds.add(len(records))
+            seeds[seeds_of(records)] = None
             samples |= {record["more"]["alone"]["samples"] for record in records}
     if len(lines) == 2:
         return "Not run yet."
     each = ", ".join(counted(number, "sample") for number in sorted(samples))
-    runs = f"{min(seeds)} to {counted(max(seeds), 'seed')}" if len(seeds) > 1 else counted(max(seeds), "seed")
-    return "\n".join([*lines, "", f"<small>{runs}; {each}, each alone in a graph; {LINEAR}</small>"])
+    units = ", ".join(f"{name} {eps:g}" for name, eps in balls.items())
+    about = f"{' or '.join(seeds)}; {each}, each alone in a graph with its base; ε of the pixel range 0 .. 1: {units}"
+    return "\n".join([*lines, "", f"<small>{about}; {LINEAR}</small>"])

@@ -19,6 +19,8 @@ from gll.reproduce.records import Record, read_records
 
 NONE = "–"
 LINEAR_NAME = "linear"
+WITHOUT_GRAPH = (LINEAR_NAME, "MLP")
+ALONE = ", alone"
 LINEAR = "*linear*: one linear layer and a softmax, which the paper calls MLP where it attacks"
 
 
@@ -104,7 +106,8 @@ def table(shown: Shown) -> str:
         for *names, figure in columns:
             chosen = dict(zip([*how["rows"], *beside], [*row, *names], strict=True))
             place = {axis: chosen[axis] for axis in axes}
-            ours, theirs = shown.values(place, figure), experiment.paper(name_of(place), figure)
+            asked = not (place.get("head") in WITHOUT_GRAPH and figure + ALONE in figures)
+            ours, theirs = shown.values(place, figure) if asked else [], experiment.paper(name_of(place), figure)
             cells.append(entry(ours, theirs, digits_of(experiment, figure)))
             counts |= {len({record["seed"] for at, record in shown.found if at == place})} - {0}
         lines.append(f"| {' | '.join([*row, *cells, _range(counts)])} |")
@@ -165,6 +168,9 @@ def provenance(shown: Shown) -> str:
         room = tolerance(experiment)
         within = f"within its deviation or {room:g}" if room else "within its deviation, if it gives one"
         parts.append(f"means beside the paper's, {within}: {found}")
+    if any(figure.endswith(ALONE) for figure in experiment.text["table"]["figures"]):
+        names = ", ".join(WITHOUT_GRAPH)
+        parts.append(f"{names}: no graph, so one model and one worst case, in the columns *alone*, AutoAttack among it")
     parts += [LINEAR] if any(LINEAR_NAME in place.values() for place, _ in shown.found) else []
     return f"<small>{'; '.join(parts)}</small>"
 

@@ -1,0 +1,65 @@
+"""Is one model more robust than another? One rule, whichever way the answer falls.
+
+Errors are in percent. With several seeds two means differ where they are further apart than the larger of their
+standard deviations over seeds, and than `FEW`. With one seed nothing is known of that deviation: they differ *so far*
+where they are further apart than two standard errors of a difference between two shares of that many samples.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+
+YES, LEVEL, WEAKER = "yes", "no difference", "weaker"
+WORDS = {"lower": YES, "level": LEVEL, "higher": WEAKER}
+"""Is ours more robust? By how its worst case compares."""
+FEW = 0.5
+"""Points: five samples of 1,000, which no verdict should hang on."""
+
+
+def relation(ours: Sequence[float], theirs: Sequence[float], samples: int) -> str:
+    """Lower, level or higher, by the rule above; it is the same the other way round.
+
+    >>> relation([3.4, 3.5], [2.0, 2.3], 1000), relation([70.0, 90.0], [69.0, 72.0], 1000)
+    ('higher', 'level')
+    >>> relation([3.0, 3.0], [3.3, 3.3], 1000), relation([7.9], [7.3], 1000), relation([26.5], [57.5], 1000)
+    ('level', 'level', 'lower')
+    """
+    away = statistics.fmean(ours) - statistics.fmean(theirs)
+    room = max(FEW, *(statistics.stdev(one) for one in (ours, theirs) if len(one) > 1), 0.0)
+    if min(len(ours), len(theirs)) == 1:
+        shares = [min(max(statistics.fmean(one) / 100, 0.0), 1.0) for one in (ours, theirs)]
+        room = max(room, 200 * math.sqrt(sum(p * (1 - p) for p in shares) / samples))
+    if abs(away) <= room:
+        return "level"
+    return "lower" if away < 0 else "higher"
+
+
+def judged(relations: Mapping[str, str]) -> str:
+    """Is ours more robust than the others? One word where all of them say the same.
+
+    >>> judged({"a linear layer": "higher", "an MLP": "higher"})
+    'weaker'
+    >>> judged({"a linear layer": "level", "an MLP": "lower"})
+    'no difference beside a linear layer, yes beside an MLP'
+    """
+    groups: dict[str, list[str]] = {}
+    for name, found in relations.items():
+        groups.setdefault(WORDS[found], []).append(name)
+    if len(groups) == 1:
+        return next(iter(groups))
+    return ", ".join(f"{word} beside {' and '.join(names)}" for word, names in groups.items())
+
+
+def so_far(answer: str, seeds: int, samples: int) -> str:
+    """The answer as it may be given by so many seeds.
+
+    >>> so_far("yes", 3, 1000), so_far("yes", 1, 1000)
+    ('yes', 'so far yes')
+    >>> so_far("no difference", 1, 1000)
+    'no difference that 1,000 samples and one seed could show'
+    """
+    if seeds > 1:
+        return answer
+    return f"{LEVEL} that {samples:,} samples and one seed could show" if answer == LEVEL else f"so far {answer}"
