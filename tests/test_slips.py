@@ -87,7 +87,7 @@ def test_auto_reports_what_it_did() -> None:
     assert "singular equation" in gll.solve(gll.Poisson(), graph, few).method
     assert gll.solve(gll.Laplace(), graph, few).method.startswith("ConjugateGradient")
     hasty = solvers.Auto(patience=2)
-    assert gll.solve(gll.Laplace(), graph, few, solver=hasty).method.startswith("Cholesky, after 2 steps")
+    assert gll.solve(gll.Laplace(), graph, few, solver=hasty).method.endswith("not converged after 2 steps")
 
 
 def test_decision_11_the_base_comes_on_top_of_the_batch() -> None:
