@@ -431,9 +431,13 @@ class ScaleName(enum.StrEnum):
 @app.command()
 def reproduce(
     names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Experiments; see --list.")] = None,
-    scale: Annotated[ScaleName, typer.Option(help="Seconds, minutes on a GPU, or the paper's.")] = ScaleName.SMOKE,
+    scale: Annotated[
+        ScaleName | None, typer.Option(help="Seconds, minutes on a GPU, or the paper's.", show_default="smoke")
+    ] = None,
     every: Annotated[bool, typer.Option("--all", help="Every experiment that has this scale.")] = False,
-    show: Annotated[bool, typer.Option("--list", help="Show all experiments and how far they are.")] = False,
+    show: Annotated[
+        bool, typer.Option("--list", help="Show all experiments, or the cells of NAME; runs nothing.")
+    ] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with cells that were stopped.")] = False,
     device: DeviceOption = "auto",
     seconds: Annotated[float | None, typer.Option(min=1, help="Stop cleanly after so many seconds.")] = None,
@@ -458,8 +462,8 @@ def reproduce(
     with problems_told("reproduce", OSError, ValueError):
         words = tuple(word for word in only.split(",") if word.strip())
         request = command.Request(
-            tuple(names or ()), scale.value, every, show, resume, device, seconds, jobs, words, tables, figures, check,
-            merge, command.find_experiments(experiments), work,
+            tuple(names or ()), scale and scale.value, every, show, resume, device, seconds, jobs, words, tables,
+            figures, check, merge, command.find_experiments(experiments), work,
         )  # fmt: skip
         code = command.run_reproduce(request, console)
     raise typer.Exit(code)

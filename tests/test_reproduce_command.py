@@ -40,7 +40,9 @@ def test_after_a_run_what_is_new_is_shown(counts: Experiment) -> None:
     assert "54,618" in table.replace(".00", "")
     assert "second" not in table
     again = invoked(counts, "--scale", "small", "--only", "first, seed 0")
-    assert said(again) == "counts (small): 1 of 1 cell, none of them new"
+    assert "counts (small): 1 of 1 cell, none of them new; from " in said(again)
+    assert "54,618" in said(again).replace(".00", ""), "what is known is shown, though nothing is new"
+    assert "second" not in said(again)
     whole = said(invoked(counts, "--scale", "small")).partition("4 of 4 cells, 2 of them new")[2]
     assert [whole.split().count(word) for word in ("first", "second", "2")] == [1, 1, 2], "a row each, of both seeds"
 
@@ -236,7 +238,7 @@ def test_times_are_taken_by_the_checkout_where_the_experiments_have_none(tmp_pat
 
 def test_check_never_writes(counts: Experiment) -> None:
     where = ["--experiments", str(counts.folder.parent)]
-    for more in (["--tables"], ["--figures"], ["--merge", "elsewhere"], ["counts"], ["--all"]):
+    for more in (["--tables"], ["--figures"], ["--merge", "elsewhere"], ["counts"], ["--all"], ["--list"]):
         found = CliRunner().invoke(app, ["reproduce", "--check", *more, *where])
         assert (found.exit_code, "--check only looks" in said(found)) == (1, True)
     assert CliRunner().invoke(app, ["reproduce", "--check", *where]).exit_code == 1

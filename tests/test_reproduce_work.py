@@ -101,7 +101,7 @@ def test_a_cell_that_failed_is_tried_again_by_the_same_command(
     assert again.exit_code == 0, again.output
     assert again.output.count("last time it failed: the disk is full") == 2
     assert len(read_records(counts.folder / "results.json")) == 4
-    assert "failed" not in invoked(counts, "--scale", "small").output
+    assert "disk is full" not in invoked(counts, "--scale", "small").output
 
 
 def test_a_failure_of_another_process_is_not_repeated_by_this_one(counts: Experiment) -> None:

@@ -17,12 +17,15 @@ from rich.text import Text
 from gll.files import complete_file
 from gll.names import require_name
 from gll.reproduce.choice import chosen, why_none
-from gll.reproduce.experiment import Experiment, ExperimentError, load_all
+from gll.reproduce.experiment import SCALES, Experiment, ExperimentError, load_all
+from gll.reproduce.kinds import kind_of
 from gll.reproduce.limit import Limit
+from gll.reproduce.listing import show_cells
 from gll.reproduce.records import add_records, read_records
 from gll.reproduce.show import show_list, show_run
 from gll.reproduce.tables import pages
 from gll.terminal import error_console, said_by
+from gll.train.toml import nearest
 from gll.words import counted
 
 if TYPE_CHECKING:
@@ -37,7 +40,7 @@ class Request:
     """What was asked for: the options of the command, see `gll reproduce --help`."""
 
     names: tuple[str, ...]
-    scale: str = "smoke"
+    scale: str | None = None
     every: bool = False
     show: bool = False
     resume: bool = False
@@ -51,6 +54,29 @@ class Request:
     merge: Path | None = None
     experiments: Path = Path("experiments")
     work: Path = Path("out/reproduce")
+
+    @property
+    def cells_asked(self) -> bool:
+        """Whether it is about the cells of some experiments."""
+        return bool(self.names or self.every)
+
+    def options(self) -> dict[str, bool]:
+        """Options that say which cells, or how, and whether each was given. Where to (--device) may be said always."""
+        return {
+            "--scale": self.scale is not None,
+            "--only": bool(self.only),
+            "--resume": self.resume,
+            "--seconds": self.seconds is not None,
+            "--jobs": self.jobs != 1,
+        }
+
+    def words(self) -> list[str]:
+        """Where and how cells are run, as it was typed."""
+        words = ["--device", self.device] if self.device != "auto" else []
+        words += ["--seconds", f"{self.seconds:g}"] if self.seconds is not None else []
+        words += ["--jobs", str(self.jobs)] if self.jobs != 1 else []
+        words += ["--experiments", str(self.experiments)] if self.experiments != find_experiments(None) else []
+        return words + (["--work", str(self.work)] if self.work != Request(()).work else [])
 
 
 def find_experiments(given: Path | None) -> Path:
@@ -112,23 +138,23 @@ def merge(experiments: Mapping[str, Experiment], folder: Path, console: Console)
 
 
 def run_reproduce(request: Request, console: Console) -> int:
-    """Do what was asked for, in this order: merge, list, run, tables. Returns the exit code."""
+    """Do what was asked for: list, or check, or in this order merge, run, figures, pages. Returns the exit code."""
     experiments = load_all(request.experiments)
     for name in request.names:
-        require_name("experiment", name, experiments)
-    runs = bool(request.names or request.every)
+        require_name("experiment", name, experiments, nearest(name, experiments))
     pages_too = request.tables or request.figures or request.check
-    if not (runs or request.show or request.merge or pages_too):
+    if not (request.cells_asked or request.show or request.merge or pages_too):
         raise ExperimentError(f"say which experiment: {', '.join(experiments)}; or --list, or --all")
-    if request.check and (runs or request.tables or request.figures or request.merge):
-        raise ExperimentError("--check only looks, and writes nothing: give it without other work")
-    if request.merge is not None and runs:
-        raise ExperimentError("--merge takes the results of all experiments, and runs none: leave the names out")
+    require_sense(request)
+    if request.show and not request.cells_asked:
+        show_list(experiments, console)
+        return 0
+    if request.show:
+        list_cells(experiments, request, console)
+        return 0
     if request.merge is not None:
         merge(experiments, request.merge, console)
-    if request.show:
-        show_list(experiments, console)
-    code = run_experiments(experiments, request, console) if runs else 0
+    code = run_experiments(experiments, request, console) if request.cells_asked else 0
     if request.figures:
         from gll.reproduce.figures import draw_all
 
@@ -137,6 +163,54 @@ def run_reproduce(request: Request, console: Console) -> int:
     if pages_too:
         code = code or write_pages(experiments, request.check, console)
     return code
+
+
+def require_sense(request: Request) -> None:
+    """Refuse options that cannot go together, or that would do nothing.
+
+    Raises:
+        ExperimentError: they are named.
+    """
+    writes = {"--merge": request.merge is not None, "--tables": request.tables, "--figures": request.figures}
+    beside = [name for name, given in writes.items() if given]
+    asked = [*request.names, *(["--all"] if request.every else [])]
+    if request.names and request.every:
+        raise ExperimentError("--all is every experiment: leave the names out, or --all")
+    if request.check and (beside or asked or request.show):
+        other = (beside or asked or ["--list"])[0]
+        raise ExperimentError(f"--check only looks, and writes nothing: give it without other work, here {other}")
+    if request.show and beside:
+        raise ExperimentError(f"--list only looks, and runs and writes nothing: leave out {' and '.join(beside)}")
+    if request.merge is not None and asked:
+        raise ExperimentError("--merge takes the results of all experiments, and runs none: leave the names out")
+    if not asked and (idle := [name for name, given in request.options().items() if given]):
+        are = "is" if len(idle) == 1 else "are"
+        raise ExperimentError(f"{' and '.join(idle)} {are} about cells: say of which experiment, or --all")
+
+
+def list_cells(experiments: Mapping[str, Experiment], request: Request, console: Console) -> None:
+    """Show the cells of experiments, and run none.
+
+    Raises:
+        ValueError: there is no such scale, or there are no such cells.
+    """
+    nothing, found = list[str](), False
+    for name in dict.fromkeys(request.names or experiments):
+        experiment = experiments[name]
+        if request.every and request.scale not in (None, *experiment.scales):
+            continue
+        if request.scale is not None:
+            require_name(f"scale of {name}", request.scale, experiment.scales)
+        scales = experiment.scales if request.scale is None else (request.scale,)
+        if any(chosen(kind_of(experiment).cells(experiment, scale), request.only) for scale in scales):
+            show_cells(experiment, request.scale, request.only, request.work, request.words(), console)
+            found = True
+        else:
+            nothing.append(why_none(experiment, scales[-1], request.only))
+    if not found:
+        raise ExperimentError("; ".join(nothing))
+    for said in nothing if request.names else ():
+        error_console().print(said_by("reproduce", said, "yellow"))
 
 
 def run_experiments(experiments: Mapping[str, Experiment], request: Request, console: Console) -> int:
@@ -176,14 +250,15 @@ def works_of(experiments: Mapping[str, Experiment], request: Request, console: C
     from gll.train.progress import Reporter
 
     errors, nothing, works = error_console(), list[str](), list[Work]()
-    names = [n for n, e in experiments.items() if request.scale in e.scales] if request.every else request.names
+    scale = request.scale or SCALES[0]
+    names = [n for n, e in experiments.items() if scale in e.scales] if request.every else request.names
     for name in dict.fromkeys(names):
-        require_name(f"scale of {name}", request.scale, experiments[name].scales)
-        work = Work(experiments[name], request.scale, request.work, request.device, Reporter(console), request.only)
+        require_name(f"scale of {name}", scale, experiments[name].scales)
+        work = Work(experiments[name], scale, request.work, request.device, Reporter(console), request.only)
         if chosen(work.cells, request.only):
             works.append(work)
         else:
-            nothing.append(why_none(work.experiment, request.scale, request.only))
+            nothing.append(why_none(work.experiment, scale, request.only))
     if not works:
         raise ExperimentError("; ".join(nothing))
     for said in nothing:

@@ -71,6 +71,12 @@ class Point:
                 found[key] = value
         return found
 
+    @property
+    def data(self) -> str:
+        """The data set of a training run, at smoke another than the name on an axis says; "" if none is set."""
+        named = [text.partition("=")[2].strip("\"'") for text in self.overrides if text.startswith("data.name=")]
+        return named[-1] if named else ""
+
     def settings(self) -> tuple[str, ...]:
         """What was set for a training run."""
         return tuple(text for text in self.overrides if not text.startswith("options."))

@@ -13,6 +13,7 @@ from rich.text import Text
 from gll.reproduce.choice import chosen
 from gll.reproduce.experiment import Cell, Experiment
 from gll.reproduce.kinds import kind_of
+from gll.reproduce.listing import about
 from gll.reproduce.records import Record, done_records
 from gll.reproduce.tables import Shown, digits_of, entry, states_of
 from gll.words import counted
@@ -20,7 +21,10 @@ from gll.words import counted
 
 def show_list(experiments: Mapping[str, Experiment], console: Console) -> None:
     """All experiments with their status."""
-    caption = "small, full: cells that are done; old: records of settings that are no longer asked for"
+    caption = (
+        "small, full: cells that are done; old: records of settings that are no longer asked for\n"
+        "gll reproduce NAME --list: its cells, how each stands, and what to type next"
+    )
     listed = Table(title="gll reproduce NAME --scale smoke|small|full", caption=caption, box=SIMPLE)
     listed.add_column("name", no_wrap=True)  # it is to be typed
     for name in ("what", "in the paper"):
@@ -49,7 +53,7 @@ def show_run(
     *,
     only_new: bool = False,
 ) -> None:
-    """What a run has come to: what is new of that which was asked for.
+    """What a run has come to: what is new of that which was asked for, and all of it where nothing is new.
 
     Args:
         experiment, scale, words: what was run.
@@ -65,13 +69,12 @@ def show_run(
     if only_new and not new:
         return
     if scale == "smoke":
-        about = f"; kept in {work / experiment.name / scale}, and in no table" if done else ""
-        console.print(Text(count + about), soft_wrap=True)
-    elif not new:
-        console.print(Text(f"{count}, none of them new"), soft_wrap=True)
+        kept = f"; kept in {work / experiment.name / scale}; {about(experiment, scale)}" if done else ""
+        console.print(Text(count + kept), soft_wrap=True)
     else:
-        console.print(Text(f"{count}, {len(new)} of them new"), soft_wrap=True)
-        console.print(_table(experiment, [cell for cell in cells if cell.key in done], done, new))
+        which = f"{len(new)} of them new" if new else f"none of them new; from {experiment.folder / 'results.json'}"
+        console.print(Text(f"{count}, {which}"), soft_wrap=True)
+        console.print(_table(experiment, [cell for cell in cells if cell.key in done], done, new or done))
     known = {figure for record in done.values() for figure in record["values"]}
     strange = [figure for figure in experiment.text["table"]["figures"] if figure not in known]
     if new and len(done) == len(cells) and not words and strange:
@@ -81,8 +84,8 @@ def show_run(
 
 
 def _table(experiment: Experiment, cells: Sequence[Cell], done: Mapping[str, Record], new: Collection[str]) -> Table:
-    """A line for every figure of a place that has something new, over all seeds that are done: no number is cut off,
-    however many figures there are."""
+    """A line for every figure of a place that has one of the keys `new`, over all seeds that are done: no number is cut
+    off, however many figures there are."""
     shown = Table(box=SIMPLE)
     shown.add_column(", ".join(experiment.text["axes"]))
     shown.add_column("figure")

@@ -6,15 +6,63 @@
 
 from __future__ import annotations
 
+import enum
 import json
 import os
 import socket
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
-from gll.reproduce.records import claimed, write_json
+from gll.reproduce.records import Record, claimed, write_json
 
 NEED_FAILED = "what it needs has failed"
+
+
+class State(enum.StrEnum):
+    """How a cell stands, in words."""
+
+    DONE = "done"
+    AT_WORK = "at work"
+    STOPPED = "stopped"
+    FAILED = "failed"
+    NOT_RUN = "not run"
+    NEEDS = "needs its warm-up"
+    ELSEWHERE = "made elsewhere, not here"
+
+
+@final
+@dataclass(frozen=True)
+class Standing:
+    """How a cell stands, and what is known of it.
+
+    Args:
+        state: in words.
+        seconds: that it took so far; None if it was not begun.
+        about: why it failed, or who is at work.
+    """
+
+    state: State
+    seconds: float | None = None
+    about: str = ""
+
+
+def standing(folder: Path, record: Record | None) -> Standing:
+    """How the cell of a folder stands. Changes nothing there.
+
+    Args:
+        folder: its own; it need not be there.
+        record: of the cell, if it is finished.
+    """
+    if record is not None:
+        return Standing(State.DONE, record["wall_s"])
+    if not (folder / "progress.json").is_file():
+        return Standing(State.NOT_RUN)
+    seconds = read_progress(folder)["wall_s"]
+    if error := error_of(folder):
+        return Standing(State.FAILED, seconds, error)
+    by = holder(folder)
+    return Standing(State.AT_WORK, seconds, by) if by else Standing(State.STOPPED, seconds)
 
 
 def read_progress(folder: Path) -> dict[str, Any]:

@@ -1,0 +1,227 @@
+"""`gll reproduce NAME --list`: the cells of an experiment, how each of them stands, and what to type next.
+
+Nothing is run, and nothing written.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import final
+
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from gll.reproduce.choice import chosen, values
+from gll.reproduce.experiment import SCALES, Cell, Experiment
+from gll.reproduce.kinds import kind_of
+from gll.reproduce.records import done_records, read_record
+from gll.reproduce.state import Standing, State, grouped, standing
+from gll.reproduce.tables import NONE
+from gll.train.progress import clock
+from gll.words import counted
+
+MANY = 24  # cells: of more than that the seeds of a place that stand alike share a line
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Listing:
+    """Cells of a scale that were asked for, and how they stand.
+
+    Args:
+        experiment, scale: whose.
+        only: the words they were asked for by.
+        cells: with the warm-ups that they need, each before those that need it.
+        standings: by the key of the cell.
+    """
+
+    experiment: Experiment
+    scale: str
+    only: tuple[str, ...]
+    cells: tuple[Cell, ...]
+    standings: Mapping[str, Standing]
+
+    def at(self, cell: Cell) -> Standing:
+        """How a cell stands."""
+        return self.standings[cell.key]
+
+    def own(self) -> list[Cell]:
+        """Without warm-ups: what the table shows."""
+        return [cell for cell in self.cells if not cell.role]
+
+    def left(self) -> list[Cell]:
+        """Those of its own that are not done."""
+        return [cell for cell in self.own() if self.at(cell).state is not State.DONE]
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is anything to see."""
+        return any(at.seconds is not None for at in self.standings.values())
+
+    def stopped(self, cells: Iterable[Cell]) -> bool:
+        """Whether one of these, or what it needs, was stopped: it then takes --resume to go on."""
+        there = {key for key, at in self.standings.items() if at.state is State.STOPPED}
+        return any(cell.key in there or cell.needs in there for cell in cells)
+
+
+def listing(experiment: Experiment, scale: str, only: Sequence[str], work: Path) -> Listing:
+    """How the cells of a scale stand.
+
+    Args:
+        experiment, scale: of which.
+        only: words that a cell must have, as in --only.
+        work: the folder of cells at work.
+    """
+    cells = kind_of(experiment).cells(experiment, scale)
+    done = done_records(experiment, cells, work)
+    asked = chosen(cells, only)
+    needed = {cell.needs for cell in asked}
+    open_needs = {cell.needs for cell in asked if cell.key not in done}
+    at_hand = {cell.key: read_record(work / cell.path) is not None for cell in cells if cell.role}
+    found: dict[Cell, Standing] = {}
+    for cell in cells:
+        now = standing(work / cell.path, done.get(cell.key))
+        if not cell.role and cell.matches(only):
+            waits = now.state is State.NOT_RUN and not at_hand.get(cell.needs, True)
+            found[cell] = Standing(State.NEEDS) if waits else now
+        elif cell.role and cell.key in open_needs:
+            # A record of another machine says that it was made; what the heads start from is not here.
+            here = standing(work / cell.path, read_record(work / cell.path))
+            away = now.state is State.DONE and here.state is State.NOT_RUN
+            found[cell] = Standing(State.ELSEWHERE, now.seconds) if away else here
+        elif cell.role and cell.key in needed and now.state is State.DONE:
+            found[cell] = now
+    return Listing(experiment, scale, tuple(only), tuple(found), {cell.key: at for cell, at in found.items()})
+
+
+def show_cells(
+    experiment: Experiment, scale: str | None, only: Sequence[str], work: Path, options: Sequence[str], console: Console
+) -> None:
+    """An experiment: its scales, its cells and how they stand, and the commands that go on.
+
+    Args:
+        experiment: which.
+        scale: of which scale; None: of all, where one of which nothing was begun is only summed up.
+        only: words that a cell must have.
+        work: the folder of cells at work.
+        options: what the commands have beside.
+        console: where to.
+    """
+    at = {one: listing(experiment, one, only, work) for one in experiment.scales}
+    text = experiment.text
+    console.print(Text(f"{experiment.name}: {text['title']} (in the paper: {text['paper']})", "bold"))
+    console.print(_scales(at.values()))
+    for one, found in at.items():
+        if scale in (None, one) and found.cells:
+            whole = scale is not None or found.begun
+            console.print(Text(f"{experiment.name} at {one}{_asked(only)}", "bold"))
+            if whole:
+                _show_rows(found, console)
+            else:
+                _say(f"{counted(len(found.own()), 'cell')}, none begun; {values(found.cells)}", console)
+            for what, words in _next(found, whole):
+                line = shlex.join(["gll", "reproduce", experiment.name, *words, *options])
+                _say(what, console)
+                console.print(Text(f"    {line}"), soft_wrap=True)  # it is to be copied
+            console.print()
+
+
+def _scales(listings: Iterable[Listing]) -> Table:
+    shown = Table(box=SIMPLE)
+    for name in ("scale", "done", "time"):
+        shown.add_column(name, no_wrap=True)
+    shown.add_column("what")
+    for found in listings:
+        total, seconds = len(found.own()), sum(at.seconds or 0.0 for at in found.standings.values())
+        done = f"{total - len(found.left())} of {total}" if total else NONE
+        time = clock(seconds) if found.begun else NONE
+        shown.add_row(found.scale, done, time, about(found.experiment, found.scale))
+    return shown
+
+
+def about(experiment: Experiment, scale: str) -> str:
+    """What a scale is, in a few words. That of smoke names its data: its cells are called after others."""
+    said = [str(experiment.text["scales"][scale].get("about", ""))]
+    if scale == "smoke":
+        data = {c.point.data for c in kind_of(experiment).cells(experiment, scale) if c.point.data}
+        said += [f"on {' and '.join(sorted(data))}, whatever its cells are called"] if data else []
+        said += ["always run anew, in no table"]
+    return "; ".join(word for word in said if word)
+
+
+def _asked(only: Sequence[str]) -> str:
+    return f", {', '.join(word.strip() for word in only)}" if only else ""
+
+
+def _show_rows(found: Listing, console: Console) -> None:
+    """A line for each cell, or where there are many for the seeds of a place that stand alike; then what went wrong."""
+    many = len(found.cells) > MANY
+    places: dict[str, dict[State, list[Cell]]] = {}
+    for cell in found.cells:
+        name = ", ".join(cell.parts[:-1]) if many else cell.title
+        places.setdefault(name, {}).setdefault(found.at(cell).state, []).append(cell)
+    shown = Table(box=SIMPLE)
+    shown.add_column(", ".join(found.experiment.text["axes"]))
+    shown.add_column("seeds" if many else "seed", no_wrap=True)
+    shown.add_column("state")
+    shown.add_column("time a cell" if many else "time", no_wrap=True, justify="right")
+    for alike in places.values():
+        for state, cells in alike.items():
+            times = [at.seconds for at in map(found.at, cells) if at.seconds is not None]
+            mean = clock(sum(times) / len(times)) if times else NONE
+            seeds = spans(cell.point.seed for cell in cells)
+            shown.add_row(", ".join(cells[0].parts[:-1]), seeds, str(state), mean)
+    console.print(shown)
+    for state in (State.FAILED, State.AT_WORK):
+        told = [(cell.title, found.at(cell).about) for cell in found.cells if found.at(cell).state is state]
+        for line in grouped(told):
+            _say(f"{state}: {line}", console)
+
+
+def _say(text: str, console: Console) -> None:
+    console.print(Padding(Text(text), (0, 0, 0, 2)))
+
+
+def _next(found: Listing, whole: bool) -> list[tuple[str, list[str]]]:
+    """What can be done, and the words of the command that does it."""
+    scale = ["--scale", found.scale] if found.scale != SCALES[0] else []
+    asked = [*scale, *(["--only", ", ".join(word.strip() for word in found.only)] if found.only else [])]
+    left = found.left()
+    free = [cell for cell in left if found.at(cell).state is not State.AT_WORK]
+    if not left:
+        return [("all done; to run them anew:" if not scale else "all done; to see what came out:", asked)]
+    if not free:
+        return [("all that is left is at work; to wait for it:", asked)]
+    whom = f"the {len(free)} that are left" if len(free) > 1 else "the one that is left"
+    if found.stopped(free):
+        every = (f"to go on with {whom}:", [*asked, "--resume"])
+    else:  # smoke removes what is done, and begins anew
+        every = (f"to run {whom}:" if scale and whole else "to run them:", asked)
+    if not whole:
+        return [("to list them:", [*asked, *([] if scale else ["--scale", found.scale]), "--list"]), every]
+    first = next((cell for cell in free if found.stopped([cell])), free[0])
+    meant = [cell for cell in left if cell.matches(first.parts)]  # more than one where a name has a comma
+    one = ["--only", first.title, *(["--resume"] if found.stopped(meant) else [])]
+    name = "the next one alone:" if len(meant) == 1 else f"the next {len(meant)} alone:"
+    return [every, (name, [*scale, *one])] if len(meant) < len(left) else [every]
+
+
+def spans(seeds: Iterable[int]) -> str:
+    """Seeds in a few characters.
+
+    >>> spans([0, 1, 2, 5]), spans([3]), spans([4, 0, 1])
+    ('0-2, 5', '3', '0, 1, 4')
+    """
+    runs: list[list[int]] = []
+    for seed in sorted(set(seeds)):
+        if runs and seed == runs[-1][-1] + 1:
+            runs[-1].append(seed)
+        else:
+            runs.append([seed])
+    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs)
