@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from typer.testing import CliRunner
 import gll
 from gll.cli import app
 from gll.doctor import examine, load_npz
+from gll.terminal import warned_once
 
 run = CliRunner().invoke
 
@@ -35,6 +37,18 @@ def test_help_names_the_commands() -> None:
 
 def test_version() -> None:
     assert gll.__version__ in run(app, ["--version"]).output
+
+
+def test_a_warning_that_comes_with_every_step_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        with warned_once("UnreachedWarning"):
+            for number in (3, 5, 8):
+                warnings.warn(f"{number} nodes", gll.UnreachedWarning, stacklevel=1)
+            warnings.warn("something else", UserWarning, stacklevel=1)
+        assert capsys.readouterr().err == "gll: 3 nodes (others of this kind are not shown)\n"
+        warnings.warn("13 nodes", gll.UnreachedWarning, stacklevel=1)
+    assert [str(w.message) for w in heard] == ["something else", "13 nodes"]
 
 
 def test_doctor_finds_what_is_wrong(tmp_path: Path) -> None:
