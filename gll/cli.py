@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from gll.data_commands import app as data_app
-from gll.terminal import problems_told, said_by
+from gll.terminal import problems_told, said_by, warned_once
 
 app = typer.Typer(
     help="Graph learning layers: spread a few labels over a similarity graph, with exact gradients.",
@@ -89,7 +89,8 @@ def train(
     _refuse_early("train", config, overrides, resume)
     from gll.train.commands import run_train
 
-    raise typer.Exit(run_train(config, overrides or [], resume, encoder, console))
+    with warned_once("UnreachedWarning"):
+        raise typer.Exit(run_train(config, overrides or [], resume, encoder, console))
 
 
 @app.command()
@@ -103,7 +104,8 @@ def pretrain(
     _refuse_early("pretrain", config, overrides, resume)
     from gll.train.pretrain_command import run_pretrain
 
-    raise typer.Exit(run_pretrain(config, overrides or [], resume, encoder, console))
+    with warned_once("UnreachedWarning"):
+        raise typer.Exit(run_pretrain(config, overrides or [], resume, encoder, console))
 
 
 @app.command()
@@ -116,7 +118,8 @@ def evaluate(
     """Test what a run has trained, on its data. Nothing is written."""
     from gll.train.commands import run_evaluate
 
-    raise typer.Exit(run_evaluate(run, overrides or [], as_json, encoder, console))
+    with warned_once("UnreachedWarning"):
+        raise typer.Exit(run_evaluate(run, overrides or [], as_json, encoder, console))
 
 
 @app.command()
