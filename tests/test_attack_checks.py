@@ -310,6 +310,17 @@ def test_what_a_longer_attack_has_found_counts_in_the_checks() -> None:
         assert (len(found[0].outcomes), found[1:]) == (2, [unlike])
 
 
+@pytest.mark.parametrize(("queries", "known"), [(Queries.JOINT, 1), (Queries.ALONE, 2)])
+def test_fewer_samples_than_a_chunk_make_a_graph_of_their_own(queries: Queries, known: int) -> None:
+    """Ten of a hundred at a time, and twenty: the first ten of these were asked beside ten others."""
+    threat = ThreatModel("5 samples", queries=queries).as_dict()
+    made = [outcome(Kind.MULTI, [0], samples=n) for n in (10, 20)]
+    (own,), (longer,) = (of(replace(o, cell=replace(o.cell, threat=threat, chunk=100))) for o in made)
+    assert len(together(own, [longer])[0].outcomes) == known
+    (equal,) = of(*own.outcomes)
+    assert len(together(own, [equal])[0].outcomes) == 2
+
+
 def test_ifgsm_in_an_evaluation_is_known_to_the_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     """The checks' PGD on cross-entropy is made too short to find anything."""
     monkeypatch.setattr(checks, "probes", lambda eps, **_: (
