@@ -81,7 +81,7 @@ def _draw(
     FigureCanvasAgg(figure)
     shown: dict[str, Any] = {}
     axes = figure.subplots(high, wide, squeeze=False).flat
-    for axis, (name, found) in zip(axes, lines.items(), strict=False):
+    for (name, found), axis in zip(lines.items(), axes, strict=False):  # in this order: zip takes no axis too many
         if name == WORST:
             _bars(axis, found, looks)
             continue
