@@ -148,7 +148,7 @@ def _overstated(known: Known) -> str:
                     over.append(statistics.fmean(strong) > 2 * statistics.fmean(weak))
                     numbers.append(f"{head} {shown_mean(weak)} and {shown_mean(strong)}")
             if numbers:
-                word = "no" if all(over) else "not of every head" if any(over) else "less so"
+                word = "no" if all(over) else "not of every head" if any(over) else "FGSM finds half of it or more"
                 told = f"FGSM and worst case: {'; '.join(numbers)} ({group.epochs}, {group.seeds})"
                 parts.append(f"**{word}** on {NAMES[data]}, {told}")
     return "; ".join(parts) or NOT_YET

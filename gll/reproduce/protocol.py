@@ -50,8 +50,8 @@ class Group:
 
     @property
     def seeds(self) -> str:
-        """Which, of all heads."""
-        return seeds_of([record for records in self.records.values() for record in records])
+        """Which; where heads differ, those of each."""
+        return " or ".join(dict.fromkeys(seeds_of(records) for records in self.records.values()))
 
     @property
     def samples(self) -> int:
@@ -128,8 +128,8 @@ def natural(scales: Sequence[Shown]) -> str:
     parts = []
     for data in scales[-1].experiment.text["axes"]["data"]:
         for group in groups(scales, data, NATURAL):
-            others = [head for head in group.records if head != OURS]
-            if OURS not in group.records or not others:
+            others = [head for head in group.records if head != OURS and group.values(head, WORST)]
+            if not group.values(OURS, WORST) or not others:
                 continue
             words: dict[str, list[str]] = {}
             for head in others:

@@ -16,6 +16,8 @@ WORDS = {"lower": YES, "level": LEVEL, "higher": WEAKER}
 """Is ours more robust? By how its worst case compares."""
 FEW = 0.5
 """Points: five samples of 1,000, which no verdict should hang on."""
+ROUNDING = 1e-9
+"""1.1 - 0.6 is more than 0.5 to a computer."""
 
 
 def relation(ours: Sequence[float], theirs: Sequence[float], samples: int) -> str:
@@ -25,13 +27,15 @@ def relation(ours: Sequence[float], theirs: Sequence[float], samples: int) -> st
     ('higher', 'level')
     >>> relation([3.0, 3.0], [3.3, 3.3], 1000), relation([7.9], [7.3], 1000), relation([26.5], [57.5], 1000)
     ('level', 'level', 'lower')
+    >>> relation([1.1, 1.1], [0.6, 0.6], 1000)  # exactly half a point
+    'level'
     """
     away = statistics.fmean(ours) - statistics.fmean(theirs)
     room = max(FEW, *(statistics.stdev(one) for one in (ours, theirs) if len(one) > 1), 0.0)
     if min(len(ours), len(theirs)) == 1:
         shares = [min(max(statistics.fmean(one) / 100, 0.0), 1.0) for one in (ours, theirs)]
         room = max(room, 200 * math.sqrt(sum(p * (1 - p) for p in shares) / samples))
-    if abs(away) <= room:
+    if abs(away) <= room + ROUNDING:
         return "level"
     return "lower" if away < 0 else "higher"
 
