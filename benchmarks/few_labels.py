@@ -4,9 +4,16 @@
     python benchmarks/few_labels.py --datasets digits,MNIST,FashionMNIST --points 10000 --trials 10 \\
         --json benchmarks/results/few-labels.json --plot docs/figures/few_labels.png
 
+    python benchmarks/few_labels.py --datasets digits,MNIST,FashionMNIST --points 5000 --draws random,skewed \\
+        --labels 2,5,10,20 --json benchmarks/results/few-labels-uneven.json
+
 All methods see the same graph (k = 10, self-tuned weights) and, in a trial, the same labels; accuracy is that of the
 nodes without a label, as mean ± standard deviation over the trials. `+ prior` means that the true shares of the classes
 were given. scikit-learn builds its own graph, as its users would have it. It is the evidence for `method="auto"`.
+
+Labels are drawn *even*: as many of each class; *random*: as many in all, from all points, but at least one of each
+class; or *skewed*: the same, where in a random order each class has a third of the chances of the one before, down to
+1/27 of the first.
 
 The run is long, so finished cells are kept: with --json FILE it goes on where FILE ends, also after --seconds have
 passed or after Ctrl-C. MNIST and FashionMNIST need benchmarks/features.py first.
@@ -59,14 +66,24 @@ class Task:
     def prior(self) -> torch.Tensor:
         return torch.bincount(self.y, minlength=self.classes).double() / len(self.y)
 
-    def draw(self, per_class: int, trial: int, seed: int) -> torch.Tensor:
+    def draw(self, how: str, per_class: int, trial: int, seed: int) -> torch.Tensor:
         """(m,) labelled nodes. The first few of a trial are among its many, so that rows can be compared."""
         generator = np.random.default_rng([seed, trial])
+        if how != "even":
+            return self._uneven(generator, per_class * self.classes, 1 / 3 if how == "skewed" else 1.0)
         chosen = []
         for c in range(self.classes):
             members = np.flatnonzero(self.y.numpy() == c)
             chosen.append(generator.permutation(members)[:per_class])
         return torch.from_numpy(np.concatenate(chosen))
+
+    def _uneven(self, generator: np.random.Generator, number: int, rarer: float) -> torch.Tensor:
+        """One of every class, then the others from all points."""
+        y = self.y.numpy()
+        chance = (rarer ** np.minimum(generator.permutation(self.classes), 3))[y]
+        order = generator.choice(len(y), len(y), replace=False, p=chance / chance.sum())
+        first = np.array([order[y[order] == c][0] for c in range(self.classes)])
+        return torch.from_numpy(np.concatenate([first, order[~np.isin(order, first)]])[:number])
 
     def known(self, index: torch.Tensor) -> torch.Tensor:
         known = torch.full_like(self.y, -1)
@@ -148,7 +165,8 @@ def load(dataset: str, kind: str, points: int, k: int, seed: int, device: str) -
 
 
 def key(row: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(row[name] for name in ("dataset", "features", "points", "k", "seed", "method", "labels"))
+    names = ("dataset", "features", "points", "k", "seed", "method", "labels")
+    return (row.get("draw", "even"), *(row[name] for name in names))
 
 
 def cells(store: dict[tuple[Any, ...], dict[str, Any]], dataset: str, method: str) -> dict[int, dict[str, Any]]:
@@ -157,6 +175,8 @@ def cells(store: dict[tuple[Any, ...], dict[str, Any]], dataset: str, method: st
 
 def show(store: dict[tuple[Any, ...], dict[str, Any]], console: Console) -> None:
     for dataset in dict.fromkeys(row["dataset"] for row in store.values()):
+        if any(row.get("draw", "even") != "even" for row in store.values()):
+            return  # by benchmarks/tables.py
         some = next(row for row in store.values() if row["dataset"] == dataset)
         table = Table(
             title=f"{dataset} ({some['features']}, {some['points']:,} points, k = {some['k']}): accuracy in percent"
@@ -213,7 +233,8 @@ def main(
     datasets: Annotated[str, typer.Option(help="any of digits,MNIST,FashionMNIST")] = "digits",
     kind: Annotated[str, typer.Option("--features", help="of MNIST and FashionMNIST: vae or pixels")] = "vae",
     points: Annotated[int, typer.Option(help="a random part of this size; 0 for all points")] = 10_000,
-    labels: Annotated[str, typer.Option(help="labels a class")] = ",".join(map(str, LABELS)),
+    draws: Annotated[str, typer.Option(help="of the labels: any of even,random,skewed")] = "even",
+    labels: Annotated[str, typer.Option(help="labels a class, on average")] = ",".join(map(str, LABELS)),
     trials: Annotated[int, typer.Option(help="random draws of the labels")] = 5,
     methods: Annotated[str, typer.Option(help="rows to run, by name; all by default")] = "",
     k: Annotated[int, typer.Option(help="neighbours of a point")] = 10,
@@ -240,7 +261,9 @@ def main(
         """Rows as they are listed, whatever ran first."""
         names, sets = list(available), list(dict.fromkeys(row["dataset"] for row in store.values()))
         found = [row for row in store.values() if row["accuracy"] and row["method"] in available]
-        return sorted(found, key=lambda r: (sets.index(r["dataset"]), names.index(r["method"]), r["labels"]))
+        return sorted(
+            found, key=lambda r: (sets.index(r["dataset"]), r.get("draw", ""), names.index(r["method"]), r["labels"])
+        )
 
     def save() -> None:
         if json_file is not None:
@@ -248,37 +271,40 @@ def main(
             wall = round(earlier + time.perf_counter() - start, 1)
             write_json(json_file, environment() | {"config": config, "wall_s": wall, "rows": in_order()})
 
+    ways = [way.strip() for way in draws.split(",")]
+    if not set(ways) <= {"even", "random", "skewed"}:
+        raise SystemExit(f"unknown draws {ways}; choose from even, random, skewed")
+    places = [(way, trial, count) for way in ways for trial in range(trials) for count in map(int, labels.split(","))]
     try:
         for dataset in datasets.split(","):
             task = load(dataset, kind, points, k, seed, "cpu")
             with Progress(console=console, transient=True) as progress:
-                bar = progress.add_task(dataset, total=trials * len(labels.split(",")) * len(chosen))
-                for trial in range(trials):
-                    for per_class in map(int, labels.split(",")):
-                        index = task.draw(per_class, trial, seed)
-                        for name in chosen:
-                            progress.update(bar, description=f"{dataset}, {per_class} labels, {name}", advance=1)
-                            if "plaplace" in name and len(task.y) > PLAPLACE_LIMIT:
-                                continue
-                            row: dict[str, Any] = {"dataset": dataset, "k": k, "points": len(task.y), "seed": seed}
-                            row["features"] = "pixels" if dataset == "digits" else kind
-                            row |= {"method": name, "labels": per_class}
-                            row = store.setdefault(key(row), row | {"accuracy": [], "seconds": 0.0})
-                            if len(row["accuracy"]) > trial:
-                                continue
-                            if 0 < seconds < time.perf_counter() - start:
-                                raise KeyboardInterrupt
-                            begin = time.perf_counter()
-                            with warnings.catch_warnings():
-                                warnings.simplefilter("ignore")  # of others, about iterations and unreached nodes
-                                found = available[name](task, index)
-                            taken = time.perf_counter() - begin
-                            rest = torch.ones(len(task.y), dtype=torch.bool)
-                            rest[index] = False
-                            row["accuracy"].append(float((found.cpu() == task.y)[rest].double().mean()))
-                            done = len(row["accuracy"])
-                            row["seconds"] += (taken - row["seconds"]) / done
-                        save()
+                bar = progress.add_task(dataset, total=len(places) * len(chosen))
+                for way, trial, per_class in places:
+                    index = task.draw(way, per_class, trial, seed)
+                    for name in chosen:
+                        progress.update(bar, description=f"{dataset}, {way}, {per_class} labels, {name}", advance=1)
+                        if "plaplace" in name and len(task.y) > PLAPLACE_LIMIT:
+                            continue
+                        row: dict[str, Any] = {"dataset": dataset, "k": k, "points": len(task.y), "seed": seed}
+                        row["features"] = "pixels" if dataset == "digits" else kind
+                        row |= {"method": name, "labels": per_class} | ({} if way == "even" else {"draw": way})
+                        row = store.setdefault(key(row), row | {"accuracy": [], "seconds": 0.0})
+                        if len(row["accuracy"]) > trial:
+                            continue
+                        if 0 < seconds < time.perf_counter() - start:
+                            raise KeyboardInterrupt
+                        begin = time.perf_counter()
+                        with warnings.catch_warnings():
+                            warnings.simplefilter("ignore")  # of others, about iterations and unreached nodes
+                            found = available[name](task, index)
+                        taken = time.perf_counter() - begin
+                        rest = torch.ones(len(task.y), dtype=torch.bool)
+                        rest[index] = False
+                        row["accuracy"].append(float((found.cpu() == task.y)[rest].double().mean()))
+                        done = len(row["accuracy"])
+                        row["seconds"] += (taken - row["seconds"]) / done
+                    save()
     except KeyboardInterrupt:
         console.print("stopped early; the same command goes on from here")
     store = {key(row): row for row in in_order()}

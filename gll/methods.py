@@ -61,6 +61,7 @@ __all__ = [
 ]
 
 FEW, SPARSE, LARGE = 50, 50, 200_000  # labels in a class, nodes a label, nodes; see `AutoMethod`
+EVEN = 1.5  # labels of the largest class over those of the smallest, up to which they count as even
 
 
 def _of_solution(name: str, solution: Solution) -> Answer:
@@ -232,10 +233,13 @@ class AutoMethod(AbstractMethod):
       with `poisson-reweighted`; with fifty a class of 70,000 points it is behind.)
     - fewer, and a class prior: `poisson-mbo`, the best with a prior on average over the data sets; not on more than
       `LARGE` nodes, since it takes hundreds of products with the weight matrix.
-    - fewer, without one: `poisson-reweighted`. At one to five labels a class it is far above Laplace, and on average
-      within about a percent of `poisson-mbo`, which costs several times as much and passes no gradient; at ten to
-      twenty it is ahead on average. (`volume-mbo` is left out: without a prior it takes the shares of the labels for
-      those of the classes.) It costs two solves.
+    - fewer, without one, and some class with more than `EVEN` times the labels of another: `wnll`. The others draw
+      towards the classes with many labels: where labels are drawn at random `poisson-reweighted` is some percent
+      behind, and where they are skewed tens of percent.
+    - fewer, without one, and even: `poisson-reweighted`. At one to five labels a class it is far above Laplace, and on
+      average within about a percent of `poisson-mbo`, which costs several times as much and passes no gradient; at ten
+      to twenty it is ahead on average. (`volume-mbo` is left out: without a prior it takes the shares of the labels
+      for those of the classes.) It costs two solves.
 
     Weights of labels act where the method that it takes uses them.
     """
@@ -252,6 +256,9 @@ class AutoMethod(AbstractMethod):
             reason = f"{total:,} labels are fewer than one for every {SPARSE} of {num_nodes:,} nodes"
         else:
             reason = f"the smallest class has {least:.3g} label{'' if least == 1 else 's'}, fewer than {FEW}"
+        most = float(count.max())
+        if not prior and most > EVEN * least:
+            return WNLL(), f"wnll: {reason}, and another has {most:.3g}"
         if prior and num_nodes <= LARGE:
             return PoissonMBO(), f"poisson-mbo: {reason}, and a class prior is given"
         if prior:

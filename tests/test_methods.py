@@ -304,6 +304,35 @@ def test_auto_leaves_sparse_labels_to_poisson_reweighting(nodes: int, name: str)
         assert why.endswith("100 labels are fewer than one for every 50 of 5,001 nodes")
 
 
+@pytest.mark.parametrize(
+    ("most", "prior", "name"), [(6, False, "poisson-"), (7, False, "wnll"), (7, True, "poisson-mbo")]
+)
+def test_auto_leaves_uneven_labels_to_wnll(most: int, prior: bool, name: str) -> None:
+    labels = gll.Labels.from_classes(torch.tensor([0] * 4 + [1] * most + [2] * 5), num_classes=3)
+    _, why = AutoMethod.choose(labels, 1000, prior=prior)
+    assert why.startswith(name)
+    if name == "wnll":
+        assert why == "wnll: the smallest class has 4 labels, fewer than 50, and another has 7"
+
+
+def test_auto_bears_labels_of_one_class_for_the_most_part() -> None:
+    """Three blobs that touch, with 30, 2 and 2 labels: what is taken where labels are even is far behind here."""
+    generator = torch.Generator().manual_seed(0)
+    y = torch.arange(900) % 3
+    centers = 3.5 * torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.5, 0.8]], dtype=F64)
+    graph = gll.knn_graph(centers[y] + torch.randn(900, 2, generator=generator, dtype=F64), 10)
+    known = torch.full_like(y, -1)
+    for c, number in enumerate((30, 2, 2)):
+        index = torch.nonzero(y == c).squeeze(1)[:number]
+        known[index] = c
+    labels = gll.Labels.from_classes(known, dtype=F64)
+    right = {
+        name: float((method_from_name(name).propagate(graph, labels).classes == y).double().mean())
+        for name in ("auto", "poisson-reweighted")
+    }
+    assert right["auto"] > right["poisson-reweighted"] + 0.1, right
+
+
 def test_auto_leaves_mbo_to_graphs_of_moderate_size() -> None:
     method, why = AutoMethod.choose(one_hot([0, 1], [0, 1]), 1_000_000, prior=True)
     assert isinstance(method, PoissonReweighted)
