@@ -88,3 +88,25 @@ def efforts(record: dict[str, Any], known: Known) -> str:
     )
     what += f" alone with a base of {settings['base']:,}; *before*: the same run in the table above"
     return "\n".join([*lines, "", f"<small>{what};</small> {about(record)}"])
+
+
+def uneven_labels(record: dict[str, Any], _: object) -> str:
+    """One table for every way to draw labels: data and number of labels by method; bold as where labels are even."""
+    blocks = []
+    for draw in dict.fromkeys(row["draw"] for row in record["rows"]):
+        rows = [row for row in record["rows"] if row["draw"] == draw]
+        methods = list(dict.fromkeys(row["method"] for row in rows))
+        lines = [f"**{draw}**", "", f"| data | labels a class | {' | '.join(methods)} |"]
+        lines.append("|---|---:|" + "---:|" * len(methods))
+        for dataset, labels in dict.fromkeys((row["dataset"], row["labels"]) for row in rows):
+            found = {r["method"]: r["accuracy"] for r in rows if (r["dataset"], r["labels"]) == (dataset, labels)}
+            best = max(statistics.fmean(values) for name, values in found.items() if "prior" not in name)
+            cells = []
+            for name in methods:
+                bold = "**" if "prior" not in name and statistics.fmean(found[name]) > best - 0.005 else ""
+                cells.append(f"{bold}{shown_mean([100 * value for value in found[name]])}{bold}")
+            lines.append(f"| {dataset} | {labels} | {' | '.join(cells)} |")
+        blocks.append("\n".join(lines))
+    points, trials = record["rows"][-1]["points"], record["config"]["trials"]
+    what = f"accuracy in percent; labels a class on average; {trials} draws of the labels, at most {points:,} points"
+    return "\n\n".join([*blocks, f"<small>{what};</small> {about(record)}"])

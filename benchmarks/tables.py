@@ -303,7 +303,7 @@ def tables() -> dict[str, str]:
     sys.path.insert(0, str(RESULTS.parent))
     from _attacked import against, attacked, known
     from _attacked_words import noise
-    from _other_runs import attack_times, efforts, schedules, transfers
+    from _other_runs import attack_times, efforts, schedules, transfers, uneven_labels
     from _paper_attacks import readings
     from layer import AUTHORS_MS
 
@@ -321,6 +321,7 @@ def tables() -> dict[str, str]:
         "large-solvers": (large_solvers, {}),
         "few-labels": (few_labels, {}),
         "few-labels-large": (few_labels, {}),
+        "few-labels-uneven": (uneven_labels, {}),
         "calibration": (calibration, {}),
         "training-step": (training_step, {}),
         "training-step-augment": (training_step, {}),

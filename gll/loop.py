@@ -70,7 +70,7 @@ class ActiveLearner:
         classes: the labels there are, all strings or all whole numbers; any other label is then an error, which
             catches slips. By default the labels told so far.
         method: how labels spread: a name of `METHODS`, or an object. "auto" by default: by the labels of the smallest
-            class.
+            class and how even they are.
         acquisition: what a label is worth; `ModelChange()` by default.
         selection: how a batch is made; by default as `choose` does.
         cold_start: what a label is worth while fewer than two classes are known; `SigmaOpt()` by default. It must need

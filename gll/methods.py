@@ -235,7 +235,7 @@ class AutoMethod(AbstractMethod):
       `LARGE` nodes, since it takes hundreds of products with the weight matrix.
     - fewer, without one, and some class with more than `EVEN` times the labels of another: `wnll`. The others draw
       towards the classes with many labels: where labels are drawn at random `poisson-reweighted` is some percent
-      behind, and where they are skewed tens of percent.
+      behind, and where they are skewed tens of percent. A class prior is worth more than any choice there.
     - fewer, without one, and even: `poisson-reweighted`. At one to five labels a class it is far above Laplace, and on
       average within about a percent of `poisson-mbo`, which costs several times as much and passes no gradient; at ten
       to twenty it is ahead on average. (`volume-mbo` is left out: without a prior it takes the shares of the labels
@@ -258,7 +258,8 @@ class AutoMethod(AbstractMethod):
             reason = f"the smallest class has {least:.3g} label{'' if least == 1 else 's'}, fewer than {FEW}"
         most = float(count.max())
         if not prior and most > EVEN * least:
-            return WNLL(), f"wnll: {reason}, and another has {most:.3g}"
+            hint = "; if you know the shares of the classes, give them as class_prior"
+            return WNLL(), f"wnll: {reason}, and another has {most:.3g}{hint}"
         if prior and num_nodes <= LARGE:
             return PoissonMBO(), f"poisson-mbo: {reason}, and a class prior is given"
         if prior:

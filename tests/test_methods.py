@@ -312,7 +312,7 @@ def test_auto_leaves_uneven_labels_to_wnll(most: int, prior: bool, name: str) ->
     _, why = AutoMethod.choose(labels, 1000, prior=prior)
     assert why.startswith(name)
     if name == "wnll":
-        assert why == "wnll: the smallest class has 4 labels, fewer than 50, and another has 7"
+        assert why.startswith("wnll: the smallest class has 4 labels, fewer than 50, and another has 7; if you know")
 
 
 def test_auto_bears_labels_of_one_class_for_the_most_part() -> None:
