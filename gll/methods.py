@@ -62,6 +62,7 @@ __all__ = [
 
 FEW, SPARSE, LARGE = 50, 50, 200_000  # labels in a class, nodes a label, nodes; see `AutoMethod`
 EVEN = 1.5  # labels of the largest class over those of the smallest, up to which they count as even
+SOME, DENSE = 5, 25  # of uneven labels: in the smallest class, and nodes a label, from which on `laplace` is best
 
 
 def _of_solution(name: str, solution: Solution) -> Answer:
@@ -235,7 +236,8 @@ class AutoMethod(AbstractMethod):
       `LARGE` nodes, since it takes hundreds of products with the weight matrix.
     - fewer, without one, and some class with more than `EVEN` times the labels of another: `wnll`. The others draw
       towards the classes with many labels: where labels are drawn at random `poisson-reweighted` is some percent
-      behind, and where they are skewed tens of percent. A class prior is worth more than any choice there.
+      behind, and where they are skewed tens of percent. A class prior is worth more than any choice there. Only with
+      `SOME` labels in the smallest class and one for every `DENSE` nodes `laplace` is ahead.
     - fewer, without one, and even: `poisson-reweighted`. At one to five labels a class it is far above Laplace, and on
       average within about a percent of `poisson-mbo`, which costs several times as much and passes no gradient; at ten
       to twenty it is ahead on average. (`volume-mbo` is left out: without a prior it takes the shares of the labels
@@ -258,8 +260,10 @@ class AutoMethod(AbstractMethod):
             reason = f"the smallest class has {least:.3g} label{'' if least == 1 else 's'}, fewer than {FEW}"
         most = float(count.max())
         if not prior and most > EVEN * least:
-            hint = "; if you know the shares of the classes, give them as class_prior"
-            return WNLL(), f"wnll: {reason}, and another has {most:.3g}{hint}"
+            reason += f", and another has {most:.3g}"
+            if least >= SOME and total * DENSE >= num_nodes:
+                return LaplaceLearning(), f"laplace: {reason}; one label for every {num_nodes / total:.0f} nodes"
+            return WNLL(), f"wnll: {reason}; if you know the shares of the classes, give them as class_prior"
         if prior and num_nodes <= LARGE:
             return PoissonMBO(), f"poisson-mbo: {reason}, and a class prior is given"
         if prior:

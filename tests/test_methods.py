@@ -305,14 +305,22 @@ def test_auto_leaves_sparse_labels_to_poisson_reweighting(nodes: int, name: str)
 
 
 @pytest.mark.parametrize(
-    ("most", "prior", "name"), [(6, False, "poisson-"), (7, False, "wnll"), (7, True, "poisson-mbo")]
+    ("least", "most", "nodes", "prior", "name"),
+    [
+        (6, 9, 1000, False, "poisson-reweighted"),
+        (6, 10, 1000, False, "wnll"),
+        (6, 10, 1000, True, "poisson-mbo"),
+        (6, 10, 25 * 23, False, "laplace"),
+        (6, 10, 25 * 23 + 1, False, "wnll"),
+        (4, 12, 100, False, "wnll"),
+    ],
 )
-def test_auto_leaves_uneven_labels_to_wnll(most: int, prior: bool, name: str) -> None:
-    labels = gll.Labels.from_classes(torch.tensor([0] * 4 + [1] * most + [2] * 5), num_classes=3)
-    _, why = AutoMethod.choose(labels, 1000, prior=prior)
-    assert why.startswith(name)
-    if name == "wnll":
-        assert why.startswith("wnll: the smallest class has 4 labels, fewer than 50, and another has 7; if you know")
+def test_auto_treats_uneven_labels_otherwise(least: int, most: int, nodes: int, prior: bool, name: str) -> None:
+    labels = gll.Labels.from_classes(torch.tensor([0] * least + [1] * most + [2] * 7), num_classes=3)
+    _, why = AutoMethod.choose(labels, nodes, prior=prior)
+    assert why.startswith(f"{name}: the smallest class has {least} labels, fewer than 50")
+    assert ("if you know the shares" in why) == (name == "wnll")
+    assert (f"another has {most}" in why) == (name in ("wnll", "laplace"))
 
 
 def test_auto_bears_labels_of_one_class_for_the_most_part() -> None:
