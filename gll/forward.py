@@ -70,12 +70,14 @@ class Outcome:
         if isinstance(state, RESULT):
             return dataclasses.replace(bad, result=state)
 
-        found, warm = None, initial is not None and equation.linear
-        while found is None or (warm and linear.is_direct(state)):
-            if warm and linear.is_direct(state):  # a factor needs no start, and the residual of one is rounded
-                u, residual, warm = torch.zeros_like(u), None, False
-            residual = problem.residual(u) if residual is None else residual
-            found = solve_judged(linear, operator, state, -residual, start=u)
+        warm = initial is not None and equation.linear
+        if warm and linear.is_direct(state):  # a factor needs no start, and the residual of one is rounded
+            u, residual, warm = torch.zeros_like(u), None, False
+        residual = problem.residual(u) if residual is None else residual
+        found = solve_judged(linear, operator, state, -residual, start=u)
+        if warm and linear.is_direct(state):  # nor does one that came in on the way
+            u = torch.zeros_like(u)
+            found = solve_judged(linear, operator, state, -problem.residual(u), start=u)
         if not bool(torch.isfinite(found.value).all()):
             return dataclasses.replace(bad, result=RESULT.NONFINITE_OUTPUT)
         # A loose rtol loosens what is a bound; where there is only an estimate (constants projected out), it does not.

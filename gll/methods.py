@@ -260,10 +260,10 @@ class AutoMethod(AbstractMethod):
             reason = f"the smallest class has {least:.3g} label{'' if least == 1 else 's'}, fewer than {FEW}"
         most = float(count.max())
         if not prior and most > EVEN * least:
-            reason += f", and another has {most:.3g}"
+            uneven = f"classes have {least:.3g} to {most:.3g} labels"
             if least >= SOME and total * DENSE >= num_nodes:
-                return LaplaceLearning(), f"laplace: {reason}; one label for every {num_nodes / total:.0f} nodes"
-            return WNLL(), f"wnll: {reason}; if you know the shares of the classes, give them as class_prior"
+                return LaplaceLearning(), f"laplace: {uneven}, one for every {num_nodes / total:.0f} nodes"
+            return WNLL(), f"wnll: {uneven}; if you know the shares of the classes, give them as class_prior"
         if prior and num_nodes <= LARGE:
             return PoissonMBO(), f"poisson-mbo: {reason}, and a class prior is given"
         if prior:

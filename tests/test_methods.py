@@ -318,9 +318,9 @@ def test_auto_leaves_sparse_labels_to_poisson_reweighting(nodes: int, name: str)
 def test_auto_treats_uneven_labels_otherwise(least: int, most: int, nodes: int, prior: bool, name: str) -> None:
     labels = gll.Labels.from_classes(torch.tensor([0] * least + [1] * most + [2] * 7), num_classes=3)
     _, why = AutoMethod.choose(labels, nodes, prior=prior)
-    assert why.startswith(f"{name}: the smallest class has {least} labels, fewer than 50")
+    assert why.startswith(f"{name}: ")
     assert ("if you know the shares" in why) == (name == "wnll")
-    assert (f"another has {most}" in why) == (name in ("wnll", "laplace"))
+    assert (f"classes have {least} to {most} labels" in why) == (name in ("wnll", "laplace"))
 
 
 def test_auto_bears_labels_of_one_class_for_the_most_part() -> None:
