@@ -203,7 +203,7 @@ def solve(
         count = int(dropped.sum())
         value = torch.where(dropped[:, None], fallback_values(policy, equation, graph, labels, dropped, value), value)
         warnings.warn(
-            f"{count} of {n} nodes are not connected to any labelled node (in {str(dtype)[6:]}) and got the "
+            f"{count} of {n} nodes are not connected to any labelled node (or too weakly for {str(dtype)[6:]}) and got the "
             f"'{policy.value}' fallback; see Solution.unreached_nodes, or unreached_ of a classifier",
             UnreachedWarning,
             stacklevel=2,
