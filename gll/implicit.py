@@ -203,8 +203,8 @@ def solve(
         count = int(dropped.sum())
         value = torch.where(dropped[:, None], fallback_values(policy, equation, graph, labels, dropped, value), value)
         warnings.warn(
-            f"{count} of {n} nodes are not connected to any labelled node (or too weakly for {str(dtype)[6:]}) and got the "
-            f"'{policy.value}' fallback; see Solution.unreached_nodes, or unreached_ of a classifier",
+            f"{count} of {n} nodes are not connected to any labelled node (or too weakly for {str(dtype)[6:]}) and "
+            f"got the '{policy.value}' fallback; see Solution.unreached_nodes, or unreached_ of a classifier",
             UnreachedWarning,
             stacklevel=2,
         )

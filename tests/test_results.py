@@ -167,8 +167,8 @@ def reached(policy: str, graph: gll.Graph) -> gll.Solution:
         solution = gll.solve(gll.Laplace(), graph, one_hot([0, 2], [0, 1]), unreached=policy)
     assert len(caught) == 1  # once a solve
     assert str(caught[0].message) == (
-        f"3 of 6 nodes are not connected to any labelled node (or too weakly for float64) and got the '{policy}' fallback; "
-        "see Solution.unreached_nodes, or unreached_ of a classifier"
+        "3 of 6 nodes are not connected to any labelled node (or too weakly for float64) and "
+        f"got the '{policy}' fallback; see Solution.unreached_nodes, or unreached_ of a classifier"
     )
     return solution
 
