@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, final
 
 from gll.reproduce.experiment import Experiment, load_experiment
-from gll.reproduce.protocol import NO_GRAPH, graph_of, natural, strong
+from gll.reproduce.protocol import NO_GRAPH, graph_of, natural_headline, strong
 from gll.reproduce.robust import (
     AUTO_SIGHT,
     EVERY_CLASS,
@@ -196,11 +196,12 @@ def against(record: dict[str, Any], _: dict[int, str]) -> str:
 
 def attacked(known: Known) -> dict[str, str]:
     """Every table of both experiments, and what is said about them, by its name."""
-    from _attacked_protocol import beside_the_paper, order, paper_protocol, protocol_by_attack
+    from _attacked_protocol import beside_the_paper, order, paper_protocol, protocol_by_attack, square
     from _attacked_words import answers, claims, other_training, symmetry
 
     made = {"attacked-claims": claims(known), "attacked-headline": headline(known.worst)}
-    made["attacked-headline-natural"] = f"Is a naturally trained GLL the more robust? {natural(known.adversarial)}."
+    made["attacked-headline-natural"] = natural_headline(known.worst, known.adversarial)
+    made["attacked-square"] = square(known)
     made |= {"attacked-symmetry": symmetry(known), "attacked-other-training": other_training(known)}
     made["attacked-answers"] = answers(known, ROBUST, EVERY_CLASS)
     made["attacked-answers-natural"] = answers(known, NATURAL)

@@ -10,7 +10,7 @@ from _attacked import ATTACKS, NOT_RUN, Known, Record, attack_table, graphs, pro
 from _paper_attacks import folded
 
 from gll.reproduce.protocol import NO_GRAPH, SINGLE, WORST, Group, graph_of, groups, strong
-from gll.reproduce.robust import NATURAL, OURS, ROBUST, shown_mean, strongest
+from gll.reproduce.robust import NAMES, NATURAL, OURS, ROBUST, shown_mean, strongest
 from gll.reproduce.tables import tolerance
 from gll.reproduce.verdicts import LEVEL
 
@@ -144,6 +144,26 @@ def order(known: Known, data: str) -> str:
                 f"by the best single attack {single}"
             )
     return "\n".join(["Worst case at that ε, of heads that were trained alike:", "", *lines]) if lines else NOT_RUN
+
+
+def square(known: Known) -> str:
+    """How Square was made where samples share a graph: on each query apart, or in the graph of all of them as well."""
+    made: dict[bool, list[str]] = {True: [], False: []}
+    for data in NAMES:
+        for group in _groups(known, data):
+            for head, own in group.records.items():
+                for record in own:
+                    names = {a["attack"] for a in strong(record["more"]["summary"])["attacks"]}
+                    if "square apart" in names:
+                        title = f"{NAMES[data]}, {head}, {group.training}, seed {record['seed']}"
+                        made["square" in names].append(title)
+    if not made[True]:
+        return "Where samples share a graph, *Square* was made on each query apart."
+    which = "; ".join(made[True]) if made[False] else "every head"
+    return (
+        "Where samples share a graph, *Square* was made on each query apart; in the graph of all queries as well, with "
+        f"the larger error in the tables, for {which}."
+    )
 
 
 def protocol_by_attack(known: Known, data: str) -> str:

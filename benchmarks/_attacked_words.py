@@ -14,6 +14,7 @@ from gll.reproduce.experiment import load_experiment
 from gll.reproduce.protocol import WORST, groups
 from gll.reproduce.robust import (
     AT,
+    AUTO,
     EVERY_CLASS,
     HEADS,
     NAMES,
@@ -21,6 +22,7 @@ from gll.reproduce.robust import (
     OTHERS,
     OURS,
     ROBUST,
+    TOGETHER,
     contests,
     radii,
     seeds_of,
@@ -29,9 +31,11 @@ from gll.reproduce.robust import (
     strongest,
 )
 from gll.reproduce.tables import Shown, tolerance
+from gll.reproduce.verdicts import so_far
 
 HALF = 0.5
 NOT_YET = "not run yet"
+TRAININGS = {ROBUST: "adversarial", NATURAL: "natural"}
 
 
 def answers(known: Known, *trainings: str) -> str:
@@ -41,17 +45,17 @@ def answers(known: Known, *trainings: str) -> str:
 
 
 def symmetry(known: Known) -> str:
-    """How many attacks each head was judged by after adversarial training, and what standard AutoAttack leaves over."""
+    """How many attacks each head was judged by, each sample alone, and what standard AutoAttack finds of that."""
     parts = []
-    for contest in contests(known.worst, ROBUST):
+    for contest in (c for training in (ROBUST, NATURAL) for c in contests(known.worst, training)):
         for head in contest.heads:
             own = contest.records[head]
             most = max(w["attacks"] for r in own for g in r["more"]["alone"]["groups"] for w in g["worst"])
-            share = _share(contest.values(head, "AutoAttack at 2x, alone"), contest.values(head, AT[2]))
-            parts.append(f"| {NAMES[contest.data]} | {head} | {most} | {share:.0%} |")
+            share = _share(contest.values(head, AUTO[2]), contest.values(head, AT[2]))
+            parts.append(f"| {TRAININGS[contest.training]} | {NAMES[contest.data]} | {head} | {most} | {share:.0%} |")
     lines = [
-        "| | head | attacks in the worst case | of it found by standard AutoAttack, at 2ε |",
-        "|---|---|---:|---:|",
+        "| training | data | head | attacks in the worst case | of it found by standard AutoAttack, at the larger ε |",
+        "|---|---|---|---:|---:|",
     ]
     return "\n".join([*lines, *parts]) if parts else NOT_RUN
 
@@ -100,17 +104,32 @@ def other_training(known: Known) -> str:
                         f"and **{there}** after {epochs} epochs by another rate and schedule ({seeds_of(own)})"
                     )
     alone = "What is said of heads above holds for their training alone."
-    return f"The same head after two trainings: {'; '.join(parts)}. {alone}" if parts else NOT_RUN
+    told = f"The same head after two trainings: {'; '.join(parts)}. {alone}"
+    return f"{told}{_together(known)}" if parts else NOT_RUN
+
+
+def _together(known: Known) -> str:
+    """A GLL of the other training with all samples in one graph: is it the graph that heads come out otherwise?"""
+    parts = []
+    for contest in (c for c in contests(known.worst, NATURAL) if c.heads and c.values(OURS, TOGETHER[1])):
+        own = contest.records[OURS]
+        answer = so_far(contest.judged(1, TOGETHER), contest.fewest, contest.samples)
+        attacks = protocol.strong(own[0]["more"]["summary"])["attacks"]
+        without = "" if any(a["attack"].startswith("autoattack") for a in attacks) else ", without AutoAttack"
+        parts.append(
+            f" The GLL of the other training, attacked in one graph of {protocol.graph_of(attacks[0])}, has on "
+            f"{NAMES[contest.data]} **{shown_mean(contest.values(OURS, TOGETHER[1]))}** at ε = {radii(own)[0]:g} px"
+            f"{without}; is it more robust than the other heads after that training? **{answer}**."
+        )
+    return "".join(parts)
 
 
 def claims(known: Known) -> str:
     """What holds and what does not, by the records."""
     rows = {
         "a naturally trained GLL has small errors under FGSM and IFGSM, as in the paper": _looks(known),
-        "it is more robust than a naturally trained linear layer or WNLL, in the paper's protocol": protocol.natural(
-            known.adversarial
-        ),
-        "the same beside a linear layer or an MLP, each sample alone": _answered(known, NATURAL),
+        "it is more robust than a naturally trained linear layer or MLP, each sample alone": _answered(known, NATURAL),
+        "the same beside a linear layer or WNLL, in the paper's protocol": protocol.natural(known.adversarial),
         "a small error under FGSM shows how robust a naturally trained head is": _overstated(known),
         "an adversarially trained GLL is more robust than a linear or an MLP head": _answered(known, ROBUST),
         "it is, if it is trained against an attacker who sees every class": _answered(known, EVERY_CLASS),
@@ -168,14 +187,15 @@ def _share(part: list[float], whole: list[float]) -> float:
 
 
 def _enough(known: Known) -> str:
-    """By how much of the worst case AutoAttack finds after adversarial training, at twice its ε."""
+    """By how much of the worst case AutoAttack finds, each sample alone, at twice the ε of the training."""
     parts = []
-    for contest in contests(known.worst, ROBUST):
-        auto, strong = contest.values(OURS, "AutoAttack at 2x, alone"), contest.values(OURS, AT[2])
+    for contest in (c for training in (ROBUST, NATURAL) for c in contests(known.worst, training)):
+        auto, strong = contest.values(OURS, AUTO[2]), contest.values(OURS, AT[2])
         if auto and strong:
-            share = _share(auto, strong)
+            share, eps = _share(auto, strong), max(radii(contest.records[OURS]))
             word = "**no**" if share < 0.9 else "nearly"
-            parts.append(f"{word} on {NAMES[contest.data]}: it finds {share:.0%} of the errors at twice ε")
+            where = f"{word} on {NAMES[contest.data]} after {TRAININGS[contest.training]} training"
+            parts.append(f"{where}: it finds {share:.0%} of the errors at ε = {eps:g} px")
     return "; ".join(parts) or NOT_YET
 
 

@@ -49,6 +49,7 @@ def test_what_is_not_run_is_said(module: ModuleType, tmp_path: Path) -> None:
     assert made["attacked-fashionmnist-robust"] == made["attacked-mnist-natural"] == "Not run yet."
     assert made["attacked-mnist"] == made["attacked-answers"] == made["attacked-headline"] == "Not run yet."
     assert made["attacked-claims"].count("| not run yet |") == 7
+    assert [line.endswith(" not run yet.") for line in made["attacked-headline-natural"].splitlines()] == [True, True]
     assert made["attacked-symmetry"] == made["attacked-mnist-order"] == made["attacked-mnist-attacks"] == "Not run yet."
 
 
@@ -67,6 +68,11 @@ def test_a_new_data_set_and_new_trainings_come_in(module: ModuleType, tmp_path: 
     assert head == "| attack | " + " | ".join(f"{name}, ε = {eps} px" for eps in (0.1, 0.2) for name in names) + " |"
     assert "**worst case of all**" in after["attacked-fashionmnist-robust"]
     assert "FashionMNIST" in after["attacked-answers-natural"]
+    alone, protocol = after["attacked-headline-natural"].splitlines()
+    assert "; FashionMNIST (30 epochs, seeds 0 to 2), at ε = " in alone
+    assert protocol == before["attacked-headline-natural"].splitlines()[1]
+    assert "| natural | FashionMNIST | GLL | 12 | " in after["attacked-symmetry"]
+    assert " on FashionMNIST after natural training: it finds " in after["attacked-claims"]
     assert "against every class" in after["attacked-answers"]
     assert after["attacked-mnist"] == before["attacked-mnist"]
     picture = tmp_path / module.figure_of("fashionmnist")
@@ -129,6 +135,39 @@ def test_heads_in_the_papers_protocol_are_compared_as_far_as_the_samples_allow(
     assert graphs.count("*1,000 + 1,000*") == 5
     assert "0.092 px" in made["attacked-headline-natural"]
     assert "0.3 normalised" in made["attacked-headline-natural"]
+
+
+def test_how_square_was_made_is_read_in_the_records(module: ModuleType, tmp_path: Path) -> None:
+    file = tmp_path / "adversarial" / "results.json"
+    apart = "Where samples share a graph, *Square* was made on each query apart"
+    for change in ("one", "none", "every"):
+        records = json.loads(file.read_text())
+        for record in records["records"]:
+            for group in record["more"]["summary"]["groups"]:
+                here = [attack for attack in group["attacks"] if attack["attack"] == "square apart"]
+                if here:
+                    group["attacks"] = [attack for attack in group["attacks"] if attack["attack"] != "square"]
+                    both = {"one": record["cell"] == "mnist, WNLL, natural, seed 0", "none": False, "every": True}
+                    group["attacks"] += [{**here[0], "attack": "square"}] if both[change] else []
+        file.write_text(json.dumps(records))
+        words = module.attacked(module.known(tmp_path))["attacked-square"]
+        assert words.startswith(apart)
+        ends = {"one": "for MNIST, WNLL, natural, seed 0.", "none": f"{apart}.", "every": " for every head."}
+        assert words.endswith(ends[change])
+
+
+def test_after_another_training_the_shared_graph_is_looked_at_too(module: ModuleType, tmp_path: Path) -> None:
+    words = module.attacked(module.known(tmp_path))["attacked-other-training"]
+    values = [
+        record["values"]["worst case at 1x"]
+        for record in read_records(tmp_path / "worst-case" / "results.json").values()
+        if record["cell"].startswith("mnist, GLL, natural")
+    ]
+    assert f"has on MNIST **{module.shown_mean(values)}** at ε = 0.1 px, without AutoAttack; is it " in words
+    assert "attacked in one graph of 1,000 + 1,000, " in words
+    pretend(tmp_path / "worst-case", "full", "mnist, GLL, natural", "mnist, GLL, natural", worst_case_at_1x=1.0)
+    changed = module.attacked(module.known(tmp_path))["attacked-other-training"]
+    assert changed.endswith("more robust than the other heads after that training? **yes**.")
 
 
 def test_the_reading_that_comes_closest_is_named(module: ModuleType) -> None:

@@ -5,6 +5,7 @@
     ours EXPERIMENT; PLACE; FIGURE     ours, at the largest scale that was run
     seeds EXPERIMENT; PLACE            how many seeds of ours that is
     paper EXPERIMENT; PLACE; FIGURE    the paper's
+    both EXPERIMENT; PLACE; FIGURE     ours, and the paper's in brackets
     run CONFIG; HEAD                   the error of `gll train configs/CONFIG.toml`, tested by a head
     before CONFIG; HEAD                the same before the head was trained, after the warm-up alone
     run-seeds CONFIG                   how many seeds of ours that is
@@ -12,10 +13,10 @@
     paper-ratio training, testing      the same in the paper
     settings EXPERIMENT; PLACE; CONFIG what differs between the experiment at its largest scale and a config
     status EXPERIMENT                  how far it is at every scale
-    how-far                            experiments that are done, in part, or not run
     compared                           a line for each that was run, beside the paper
     headline, contest                  who is more robust after adversarial training: the answer, a table (`robust.py`)
-    natural-contest                    who is after natural training, in the paper's protocol (`protocol.py`)
+    natural-contest                    who is after natural training, each sample alone and in the paper's protocol
+                                       (`protocol.py`)
 
 Parts that are an experiment's whole section (`tables.py`) are left alone. Runs and ratios are those of
 benchmarks/results, configs those of configs/.
@@ -33,7 +34,7 @@ from typing import Any, final
 from gll.names import require_name
 from gll.reproduce import protocol, robust
 from gll.reproduce.experiment import Experiment, ExperimentError
-from gll.reproduce.tables import Shown, digits_of, entry, how_far, told_verdicts, tolerance
+from gll.reproduce.tables import Shown, digits_of, entry, told_verdicts, tolerance
 from gll.words import counted
 
 MARK = re.compile(r"(<!-- ([a-z-]+)(?: ([^>]*?))? -->).*?(<!-- end -->)", re.DOTALL)
@@ -80,6 +81,7 @@ class Findings:
             "ours": self.ours,
             "seeds": self.seeds,
             "paper": self.paper,
+            "both": self.both,
             "run": self.run,
             "before": self.before,
             "run-seeds": self.run_seeds,
@@ -87,7 +89,6 @@ class Findings:
             "paper-ratio": self.paper_ratio,
             "settings": self.settings,
             "status": self.status,
-            "how-far": lambda: how_far(self.states),
             "compared": lambda: self.compared(text),
             "headline": lambda: robust.headline(self._largest("worst-case")),
             "contest": lambda: _block(robust.table(self._largest("worst-case"))),
@@ -123,6 +124,10 @@ class Findings:
             raise ExperimentError(f"the paper has no {figure} of {place} in {name}")
         digits = digits_of(experiment, figure)
         return f"{found[0]:,.{digits}f}" + ("" if found[1] is None else f" ± {found[1]:,.{digits}f}")
+
+    def both(self, name: str, place: str, figure: str) -> str:
+        """Ours in bold, the paper's in brackets."""
+        return f"{self.ours(name, place, figure)} ({self.paper(name, place, figure)})"
 
     def run(self, config: str, head: str) -> str:
         """Of runs that are in no experiment."""
@@ -179,9 +184,10 @@ class Findings:
         return "; ".join(f"{scale}: {shown.status}" for scale, shown in self.states[name].items())
 
     def natural_contest(self) -> str:
-        """Of `adversarial`, at every scale but the smallest."""
+        """Of `worst-case`, and of `adversarial` at every scale but the smallest."""
         require_name("experiment", "adversarial", self.experiments)
-        return protocol.natural(list(self.states["adversarial"].values()))
+        scales = list(self.states["adversarial"].values())
+        return _block(protocol.natural_headline(self._largest("worst-case"), scales))
 
     def compared(self, page: str = "") -> str:
         """A line for every experiment and scale that was run, with a link to its section on the page."""

@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any, final
 
-from gll.reproduce.robust import HEADS, NAMES, NATURAL, OURS, seeds_of, shown_mean
+from gll.reproduce.robust import HEADS, NAMES, NATURAL, OURS, natural_alone, seeds_of, shown_mean
 from gll.reproduce.tables import Shown
 from gll.reproduce.verdicts import judged, relation, so_far
 
@@ -123,6 +123,17 @@ def groups(scales: Sequence[Shown], data: str, training: str) -> list[Group]:
     return [group for group in found if group.scale in needed]
 
 
+def natural_headline(worst: Shown, scales: Sequence[Shown]) -> str:
+    """Two lines about natural training, the one with more evidence first: each sample alone, then the paper's protocol.
+
+    Args:
+        worst: what `worst-case` has come to.
+        scales: what `adversarial` has, at every scale but the smallest.
+    """
+    together = "Is it more robust in the paper's protocol, where samples share a graph?"
+    return f"- {natural_alone(worst)}\n- {together} {natural(scales)}."
+
+
 def natural(scales: Sequence[Shown]) -> str:
     """Is a naturally trained GLL more robust than the heads beside it? With numbers, for every data set."""
     parts = []
@@ -135,6 +146,7 @@ def natural(scales: Sequence[Shown]) -> str:
             for head in others:
                 words.setdefault(group.judged(OURS, head), []).append(HEADS[head])
             beside = "; ".join(f"**{word}** beside {' and '.join(names)}" for word, names in words.items())
-            where = f"{group.eps}; {group.epochs}, {group.seeds}, {group.graph} samples in one graph"
+            graph = group.graph.replace(" + ", " attacked + ")
+            where = f"{group.eps}; {group.epochs}, {group.seeds}, {graph} base samples in one graph"
             parts.append(f"{NAMES.get(data, data)}: {beside}: worst case {group.numbers()} ({where})")
     return "; ".join(parts) or "not run yet"
