@@ -13,7 +13,7 @@ from typing import Any, ClassVar, final
 from gll.reproduce.attack_cells import require_attack
 from gll.reproduce.experiment import Cell, Experiment
 from gll.reproduce.kinds import AbstractKind, Outcome, Place
-from gll.reproduce.train_cells import config_of, look_at_data, run_config, told, trained
+from gll.reproduce.train_cells import config_of, look_at_data, run_config, told, trained, unkeyed
 
 
 class AbstractAttacked(AbstractKind):
@@ -58,6 +58,10 @@ class AbstractAttacked(AbstractKind):
             if (out / "images.png").is_file():
                 pictures[name.replace(" ", "-")] = out / "images.png"
         return Outcome(self.figures(summaries), {"summaries": summaries}, pictures=pictures)
+
+    @final
+    def unkeyed(self, experiment: Experiment, cell: Cell) -> dict[str, Any]:
+        return unkeyed(experiment, cell)
 
     @abstractmethod
     def figures(self, summaries: Mapping[str, Mapping[str, Any]]) -> dict[str, float | None]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, final
 from gll.names import require_options
 from gll.reproduce.experiment import Cell, Experiment
 from gll.reproduce.kinds import AbstractKind, Outcome, Place
-from gll.reproduce.train_cells import config_of, look_at_data, run_config, told, trained
+from gll.reproduce.train_cells import config_of, look_at_data, run_config, told, trained, unkeyed
 
 if TYPE_CHECKING:
     from gll.attacks.target import Request
@@ -65,6 +65,9 @@ class AttackKind(AbstractKind):
                 joint.append(summary)
         values["test"] = None if result["error"] is None else 100 * result["error"]
         return Outcome(values, ({"summary": merged(joint)} if joint else {}) | apart, pictures=pictures)
+
+    def unkeyed(self, experiment: Experiment, cell: Cell) -> dict[str, Any]:
+        return unkeyed(experiment, cell)
 
 
 def require_attack(experiment: Experiment, options: Iterable[str]) -> None:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ from gll.reproduce.listing import show_cells
 from gll.reproduce.records import add_records, read_records
 from gll.reproduce.show import show_list, show_run
 from gll.reproduce.tables import pages
+from gll.reproduce.taken import take_over
 from gll.terminal import error_console, said_by
 from gll.train.toml import nearest
 from gll.words import counted
@@ -135,6 +137,16 @@ def merge(experiments: Mapping[str, Experiment], folder: Path, console: Console)
             differ = sum(record["values"] != now[key]["values"] for key, record in found.items())
             but = f"; {differ} of these differ and are not later: ours stay" if differ else ""
             console.print(Text(f"{name}: {taken} records taken, {len(found) - taken} were here already{but}"))
+    share(experiments, console)
+
+
+def share(experiments: Mapping[str, Experiment], console: Console) -> None:
+    """Take over what some experiment has for the cells of another."""
+    for name, experiment in experiments.items():
+        cells = [cell for scale in experiment.scales for cell in kind_of(experiment).cells(experiment, scale)]
+        taken = take_over(experiment, cells, read_records(experiment.folder / "results.json"))
+        for origin, number in Counter(record["taken_from"] for record in taken).items():
+            console.print(Text(f"{name}: {counted(number, 'record')} taken from {origin}, which has the same cells"))
 
 
 def run_reproduce(request: Request, console: Console) -> int:
@@ -218,7 +230,7 @@ def run_experiments(experiments: Mapping[str, Experiment], request: Request, con
     errors, parent = error_console(), os.environ.get(PARENT)
     limit = Limit(request.seconds, int(parent) if parent else None)
     works = works_of(experiments, request, console)
-    before = {work.experiment.name: set(work.done()) for work in works}
+    before = {work.experiment.name: set(work.done()) - work.taken for work in works}
     crashed, stop = list[str](), ""
     try:
         with limit:
@@ -264,6 +276,7 @@ def works_of(experiments: Mapping[str, Experiment], request: Request, console: C
     for said in nothing:
         errors.print(said_by("reproduce", said, "yellow"))
     for work in works:
+        work.take_over()
         begun = work.begun()
         if begun and not request.resume:
             cells = f"{counted(len(begun), 'cell')} of {work.experiment.name}"
@@ -285,6 +298,7 @@ def _run_one(work: Work, request: Request, limit: Limit) -> list[str]:
     """Run an experiment, here or in several processes. Returns what went wrong with these."""
     from gll.reproduce.work import command_of
 
+    work.take_over()  # from an experiment that this command has run before
     if request.jobs == 1 or len(work.todo()) - len(work.unready) < 2:
         work.run()
         return []

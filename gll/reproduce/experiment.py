@@ -119,9 +119,7 @@ class Cell:
     @property
     def folder(self) -> str:
         """The name of its folder, in ASCII."""
-        words = self.title.lower().replace("%", "pc").replace("τ", "tau").replace("γ", "gamma")
-        plain = "".join(c if c.isascii() and c.isalnum() else "-" for c in words)
-        return f"{'-'.join(part for part in plain.split('-') if part)}-{self.key[:8]}"
+        return folder_name(self.title, self.key)
 
     @property
     def path(self) -> str:
@@ -216,6 +214,17 @@ def name_of(place: Mapping[str, str]) -> str:
     'resnet18, gll'
     """
     return ", ".join(place.values())
+
+
+def folder_name(title: str, key: str) -> str:
+    """The folder of a cell, and the beginning of the names of its arrays.
+
+    >>> folder_name("ResNet18, 2%, τ = 0.1, seed 0", "0123456789abcdef")
+    'resnet18-2pc-tau-0-1-seed-0-01234567'
+    """
+    words = title.lower().replace("%", "pc").replace("τ", "tau").replace("γ", "gamma")
+    plain = "".join(c if c.isascii() and c.isalnum() else "-" for c in words)
+    return f"{'-'.join(part for part in plain.split('-') if part)}-{key[:8]}"
 
 
 def load_experiment(folder: Path) -> Experiment:

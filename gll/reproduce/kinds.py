@@ -81,6 +81,13 @@ class AbstractKind(ABC):
             KeyboardInterrupt: it was asked to stop; everything is kept that is needed to go on.
         """
 
+    def unkeyed(self, experiment: Experiment, cell: Cell) -> Mapping[str, Any]:
+        """Settings that are no part of the key, and yet decide what a record says. Needs no PyTorch.
+
+        Where they differ, the record of one experiment does not stand for the cell of another (`gll.reproduce.taken`).
+        """
+        return {}
+
 
 class AbstractSimple(AbstractKind):
     """A kind whose settings are the options of a point."""

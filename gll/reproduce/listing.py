@@ -23,6 +23,7 @@ from gll.reproduce.kinds import kind_of
 from gll.reproduce.records import done_records, read_record
 from gll.reproduce.state import Standing, State, grouped, standing
 from gll.reproduce.tables import NONE
+from gll.reproduce.taken import at_hand
 from gll.train.progress import clock
 from gll.words import counted
 
@@ -62,7 +63,7 @@ class Listing:
     @property
     def begun(self) -> bool:
         """Whether there is anything to see."""
-        return any(at.seconds is not None for at in self.standings.values())
+        return any(at.seconds is not None or at.state is State.AT_HAND for at in self.standings.values())
 
     def stopped(self, cells: Iterable[Cell]) -> bool:
         """Whether one of these, or what it needs, was stopped: it then takes --resume to go on."""
@@ -82,14 +83,17 @@ def listing(experiment: Experiment, scale: str, only: Sequence[str], work: Path)
     done = done_records(experiment, cells, work)
     asked = chosen(cells, only)
     needed = {cell.needs for cell in asked}
-    open_needs = {cell.needs for cell in asked if cell.key not in done}
-    at_hand = {cell.key: read_record(work / cell.path) is not None for cell in cells if cell.role}
+    others = at_hand(experiment, asked, done)
+    open_needs = {cell.needs for cell in asked if cell.key not in done | others}
+    warm = {cell.key: read_record(work / cell.path) is not None for cell in cells if cell.role}
     found: dict[Cell, Standing] = {}
     for cell in cells:
         now = standing(work / cell.path, done.get(cell.key))
         if not cell.role and cell.matches(only):
-            waits = now.state is State.NOT_RUN and not at_hand.get(cell.needs, True)
+            waits = now.state is State.NOT_RUN and not warm.get(cell.needs, True)
             found[cell] = Standing(State.NEEDS) if waits else now
+            if cell.key in others and now.state is not State.AT_WORK:
+                found[cell] = Standing(State.AT_HAND, about=f"{others[cell.key].origin} has it; it is not run again")
         elif cell.role and cell.key in open_needs:
             # A record of another machine says that it was made; what the heads start from is not here.
             here = standing(work / cell.path, read_record(work / cell.path))
@@ -138,9 +142,9 @@ def _scales(listings: Iterable[Listing]) -> Table:
         shown.add_column(name, no_wrap=True)
     shown.add_column("what")
     for found in listings:
-        total, seconds = len(found.own()), sum(at.seconds or 0.0 for at in found.standings.values())
+        total, times = len(found.own()), [at.seconds for at in found.standings.values() if at.seconds is not None]
         done = f"{total - len(found.left())} of {total}" if total else NONE
-        time = clock(seconds) if found.begun else NONE
+        time = clock(sum(times)) if times else NONE
         shown.add_row(found.scale, done, time, about(found.experiment, found.scale))
     return shown
 
@@ -178,7 +182,7 @@ def _show_rows(found: Listing, console: Console) -> None:
             seeds = spans(cell.point.seed for cell in cells)
             shown.add_row(", ".join(cells[0].parts[:-1]), seeds, str(state), mean)
     console.print(shown)
-    for state in (State.FAILED, State.AT_WORK):
+    for state in (State.FAILED, State.AT_WORK, State.AT_HAND):
         told = [(cell.title, found.at(cell).about) for cell in found.cells if found.at(cell).state is state]
         for line in grouped(told):
             _say(f"{state}: {line}", console)
@@ -193,9 +197,11 @@ def _next(found: Listing, whole: bool) -> list[tuple[str, list[str]]]:
     scale = ["--scale", found.scale] if found.scale != SCALES[0] else []
     asked = [*scale, *(["--only", ", ".join(word.strip() for word in found.only)] if found.only else [])]
     left = found.left()
-    free = [cell for cell in left if found.at(cell).state is not State.AT_WORK]
+    free = [cell for cell in left if found.at(cell).state not in (State.AT_WORK, State.AT_HAND)]
     if not left:
         return [("all done; to run them anew:" if not scale else "all done; to see what came out:", asked)]
+    if any(found.at(cell).state is State.AT_HAND for cell in left) and not free:
+        return [("to take over what is at hand:", asked)]
     if not free:
         return [("all that is left is at work; to wait for it:", asked)]
     whom = f"the {len(free)} that are left" if len(free) > 1 else "the one that is left"

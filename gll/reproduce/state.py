@@ -28,6 +28,7 @@ class State(enum.StrEnum):
     FAILED = "failed"
     NOT_RUN = "not run"
     NEEDS = "needs its warm-up"
+    AT_HAND = "at hand"
     ELSEWHERE = "made elsewhere, not here"
 
 
@@ -39,7 +40,7 @@ class Standing:
     Args:
         state: in words.
         seconds: that it took so far; None if it was not begun.
-        about: why it failed, or who is at work.
+        about: why it failed, who is at work, or where it is done.
     """
 
     state: State

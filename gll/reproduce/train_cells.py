@@ -25,6 +25,8 @@ OPTIONS = ("classes", "figure")
 # Where and how often things are written or looked at decides no result.
 FREE = {"name", "seed", "out", "device", "data.root", "train.save_every", "warmup.save_every", "warmup.from_run"}
 FREE |= {"test.every", "test.batch", "test.device"}
+# And yet a record shows it: curves and the error before training are there where it was tested, by files of that place.
+SHOWN = ("data.root", "test.every", "test.batch", "test.device")
 # All that a warm-up depends on, beside its own section and the data.
 SHARED = ("model.encoder", "model.encoder_options", "train.autocast", "train.channels_last", "train.compile")
 
@@ -81,6 +83,12 @@ def _flat(config: Any, default: Any, prefix: str = "") -> dict[str, Any]:
     return found
 
 
+def unkeyed(experiment: Experiment, cell: Cell) -> dict[str, Any]:
+    """What the config of a cell says that is not told, and that a record shows."""
+    said = _flat(config_of(experiment, cell.point), Config("default"))
+    return {key: said.get(key) for key in SHOWN}
+
+
 def warm_settings(config: Config) -> dict[str, Any]:
     """Those of the settings that a warm-up depends on."""
     known = told(config)
@@ -135,6 +143,9 @@ class TrainKind(AbstractKind):
     def run(self, experiment: Experiment, cell: Cell, place: Place) -> Outcome:
         config = run_config(experiment, cell, place)
         return _warm_up(config, place) if cell.role == WARM_UP else _train(config, cell.point.options(), place)
+
+    def unkeyed(self, experiment: Experiment, cell: Cell) -> dict[str, Any]:
+        return unkeyed(experiment, cell)
 
 
 def _group(point: Point, config: Config) -> str:

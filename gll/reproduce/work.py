@@ -2,7 +2,8 @@
 
 Several processes may work on one experiment (`--jobs`, or simply the same command twice): each takes the next cell that
 nobody else holds. A cell that is stopped keeps what it needs to go on in its folder, and a finished one is never run
-again. One that has failed is tried again by the next command.
+again: neither one of another experiment that is the same (`taken.py`). One that has failed is tried again by the next
+command.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from gll.reproduce.experiment import Cell, Experiment, ExperimentError
 from gll.reproduce.kinds import AbstractKind, Outcome, Place, kind_of
 from gll.reproduce.records import Record, add_records, claimed, done_records, read_record, write_json
 from gll.reproduce.state import NEED_FAILED, error_of, grouped, holder, note_begin, stopped
+from gll.reproduce.taken import take_over
 
 if TYPE_CHECKING:
     from gll.train.progress import Reporter
@@ -40,7 +42,7 @@ class Work:
         reporter: who tells.
         only: words that a cell must have; see `Cell.matches`.
 
-    `unready` says why a cell cannot be run, by its key.
+    `unready` says why a cell cannot be run, by its key; `taken` are the keys of those taken from other experiments.
     """
 
     experiment: Experiment
@@ -51,6 +53,7 @@ class Work:
     only: tuple[str, ...] = ()
     since: float = field(init=False, default_factory=time.time)
     unready: dict[str, str] = field(init=False, default_factory=dict)
+    taken: set[str] = field(init=False, default_factory=set)
     kind: AbstractKind = field(init=False)
     cells: tuple[Cell, ...] = field(init=False)
 
@@ -77,6 +80,14 @@ class Work:
     def begun(self) -> list[Cell]:
         """Cells that were stopped before they were finished. One that has failed is simply tried again."""
         return [cell for cell in self.todo() if stopped(self.folder(cell))]
+
+    def take_over(self) -> None:
+        """Take what is asked for and not finished from other experiments that have it."""
+        asked = [cell for cell in self.cells if cell.matches(self.only)]
+        for record in take_over(self.experiment, asked, self.done()):
+            self.taken.add(record["key"])
+            said = f"{self.experiment.name} ({self.scale}): {record['cell']}: taken from {record['taken_from']}"
+            self.reporter.say(f"{said}, where it is the same cell")
 
     def forget(self) -> None:
         """Remove finished cells of smoke, which is there to see that the code works as it is now."""
@@ -138,7 +149,8 @@ class Work:
                             continue
                         moved = True
                         # Another process may have done it, or failed, since the list was made.
-                        if read_record(self.folder(cell)) is None and not error_of(self.folder(cell), self.since):
+                        self.take_over()
+                        if cell in self.todo() and not error_of(self.folder(cell), self.since):
                             self._run(cell, need)
             if not moved:
                 if not held and self._failed() == failed:
