@@ -126,10 +126,11 @@ def _together(known: Known) -> str:
 
 def claims(known: Known) -> str:
     """What holds and what does not, by the records."""
+    together = protocol.natural(known.adversarial, numbers=False)
     rows = {
         "a naturally trained GLL has small errors under FGSM and IFGSM, as in the paper": _looks(known),
         "it is more robust than a naturally trained linear layer or MLP, each sample alone": _answered(known, NATURAL),
-        "the same beside a linear layer or WNLL, in the paper's protocol": protocol.natural(known.adversarial),
+        "the same beside a linear layer or WNLL, in the paper's protocol": together,
         "a small error under FGSM shows how robust a naturally trained head is": _overstated(known),
         "an adversarially trained GLL is more robust than a linear or an MLP head": _answered(known, ROBUST),
         "it is, if it is trained against an attacker who sees every class": _answered(known, EVERY_CLASS),

@@ -134,8 +134,8 @@ def natural_headline(worst: Shown, scales: Sequence[Shown]) -> str:
     return f"- {natural_alone(worst)}\n- {together} {natural(scales)}."
 
 
-def natural(scales: Sequence[Shown]) -> str:
-    """Is a naturally trained GLL more robust than the heads beside it? With numbers, for every data set."""
+def natural(scales: Sequence[Shown], numbers: bool = True) -> str:
+    """Is a naturally trained GLL more robust than the heads beside it? For every data set; with numbers, or without."""
     parts = []
     for data in scales[-1].experiment.text["axes"]["data"]:
         for group in groups(scales, data, NATURAL):
@@ -146,7 +146,10 @@ def natural(scales: Sequence[Shown]) -> str:
             for head in others:
                 words.setdefault(group.judged(OURS, head), []).append(HEADS[head])
             beside = "; ".join(f"**{word}** beside {' and '.join(names)}" for word, names in words.items())
-            graph = group.graph.replace(" + ", " attacked + ")
-            where = f"{group.eps}; {group.epochs}, {group.seeds}, {graph} base samples in one graph"
-            parts.append(f"{NAMES.get(data, data)}: {beside}: worst case {group.numbers()} ({where})")
+            where, told = f"{group.epochs}, {group.seeds}", ""
+            if numbers:
+                graph = group.graph.replace(" + ", " attacked + ")
+                where = f"{group.eps}; {where}, {graph} base samples in one graph"
+                told = f": worst case {group.numbers()}"
+            parts.append(f"{NAMES.get(data, data)}: {beside}{told} ({where})")
     return "; ".join(parts) or "not run yet"
