@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from gll.cli import app
-from gll.reproduce import command
+from gll.reproduce import command, tables
 from gll.reproduce.experiment import Experiment, load_experiment
 from gll.reproduce.kinds import kind_of
 from gll.reproduce.listing import listing
@@ -112,6 +112,8 @@ def test_a_cell_that_another_experiment_has_is_not_run(
     assert "taken_from" not in records(other)["one, seed 1"]
     assert files(counts.folder) == before
     assert sorted(records(other)) == ["one, seed 0", "one, seed 1"]
+    assert "; 1 cell of these taken from `counts`" in tables.provenance(tables.Shown(other, "small"))
+    assert "taken from" not in tables.provenance(tables.Shown(counts, "small"))
 
 
 def test_of_several_in_one_command_each_cell_is_run_once(

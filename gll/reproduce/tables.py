@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import statistics
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, final
@@ -16,6 +17,7 @@ from gll.names import require_name
 from gll.reproduce.experiment import Experiment, name_of
 from gll.reproduce.kinds import kind_of
 from gll.reproduce.records import Record, read_records
+from gll.words import counted
 
 NONE = "–"
 LINEAR_NAME = "linear"
@@ -164,6 +166,8 @@ def provenance(shown: Shown) -> str:
     parts.append(", ".join(sorted({r["device"] for r in records})))
     parts.append("torch " + ", ".join(sorted({r["versions"]["torch"] for r in records})))
     parts.append(f"{sum(r['wall_s'] for r in records):,.0f} s in all")
+    taken = Counter(r["taken_from"] for r in records if "taken_from" in r)
+    parts += [f"{counted(number, 'cell')} of these taken from `{name}`" for name, number in sorted(taken.items())]
     if found := told_verdicts(shown):
         room = tolerance(experiment)
         within = f"within its deviation or {room:g}" if room else "within its deviation, if it gives one"
