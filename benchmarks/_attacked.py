@@ -1,6 +1,6 @@
 """Tables of docs/robustness.md from what `gll reproduce adversarial` and `gll reproduce worst-case` have found.
 
-    python benchmarks/_attacked.py      draws docs/figures/robustness-by-attack*.png, one for each data set
+    python benchmarks/_attacked.py      draws docs/figures/robustness-by-attack*.png, one for each data set and training
 
 The tables are written by `tables.py`, those of the paper's protocol by `_attacked_protocol.py`, what is said about them
 by `_attacked_words.py`. Data sets, seeds and ways of
@@ -120,8 +120,8 @@ def by_attack(known: Known, data: str, training: str, figures: Path = FIGURES) -
     eps_of = radii(every)
     summaries = {name: [record["more"]["alone"] for record in group] for name, group in found.items()}
     table = attack_table(summaries, [(eps, f", ε = {eps:g} px") for eps in eps_of])
-    picture = figures / figure_of(data)
-    drawn = ["", f"![error by what the attacker sees](figures/{picture.name})"] if training == ROBUST else []
+    picture = figures / figure_of(data, training)
+    drawn = ["", f"![error by what the attacker sees](figures/{picture.name})"]
     seeds = dict.fromkeys(seeds_of(group) for group in found.values())
     about = f"{' or '.join(seeds)}; {units(summaries, eps_of)}; {graphs(summaries)}; {provenance(found)}"
     return "\n".join([table, "", f"<small>{about}</small>", *(drawn if picture.is_file() else [])])
@@ -214,17 +214,20 @@ def attacked(known: Known) -> dict[str, str]:
     return made
 
 
-def figure_of(data: str) -> str:
-    """The picture of a data set."""
-    return f"robustness-by-attack{'' if data == 'mnist' else f'-{data}'}.png"
+def figure_of(data: str, training: str = ROBUST) -> str:
+    """The picture of a data set and a training."""
+    more = [data] * (data != "mnist") + [training] * (training != ROBUST)
+    return "-".join(["robustness-by-attack", *more]) + ".png"
 
 
-def draw(known: Known, data: str, path: Path) -> None:
-    """Error at the largest ε by what the attacker sees, a mark for every seed; the worst case in the last row."""
+def draw(known: Known, data: str, path: Path, training: str = ROBUST) -> None:
+    """Error by what the attacker sees, a mark for every seed; the worst case in the last row. At the largest ε; after
+    natural training at the smallest, since there no head is left at the largest."""
     import matplotlib.pyplot as plt
 
-    found = known.columns(data, ROBUST)
-    eps = max(radii([record for group in found.values() for record in group]))
+    found = known.columns(data, training)
+    eps_of = radii([record for group in found.values() for record in group])
+    eps, note = (max(eps_of), ", twice that of the training") if training == ROBUST else (min(eps_of), "")
     rows: dict[str, Callable[[dict[str, Any]], float | None]] = {
         title: lambda s, wanted=wanted: strongest(s, eps, wanted) for title, wanted in ATTACKS.items()
     }
@@ -249,7 +252,7 @@ def draw(known: Known, data: str, path: Path) -> None:
     axes.get_yticklabels()[0].set_fontweight("bold")
     axes.set_ylim(-0.5, len(titles) - 0.5)
     axes.set_xlim(-1, 101)
-    axes.set_xlabel(f"{NAMES[data]}: error in percent at ε = {eps:g} of the pixel range, twice that of the training")
+    axes.set_xlabel(f"{NAMES[data]}: error in percent at ε = {eps:g} of the pixel range{note}")
     axes.grid(axis="x", alpha=0.3)
     figure.legend(loc="outside upper center", ncols=len(found), fontsize=8, frameon=False)
     figure.savefig(path, dpi=110)
@@ -258,10 +261,11 @@ def draw(known: Known, data: str, path: Path) -> None:
 
 def main() -> None:
     found = known()
-    for contest in contests(found.worst, ROBUST):
-        path = FIGURES / figure_of(contest.data)
-        draw(found, contest.data, path)
-        print(f"drew {path}")
+    for training in (ROBUST, NATURAL):
+        for contest in contests(found.worst, training):
+            path = FIGURES / figure_of(contest.data, training)
+            draw(found, contest.data, path, training)
+            print(f"drew {path}")
 
 
 if __name__ == "__main__":

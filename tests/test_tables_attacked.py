@@ -81,6 +81,11 @@ def test_a_new_data_set_and_new_trainings_come_in(module: ModuleType, tmp_path: 
     drawn = module.by_attack(known, "fashionmnist", "robust", tmp_path)
     assert drawn.endswith("![error by what the attacker sees](figures/robustness-by-attack-fashionmnist.png)")
     assert picture.stat().st_size > 5000
+    other = tmp_path / module.figure_of("fashionmnist", "natural")
+    module.draw(known, "fashionmnist", other, "natural")
+    assert other.name == "robustness-by-attack-fashionmnist-natural.png"
+    assert other.read_bytes() != picture.read_bytes()
+    assert module.by_attack(known, "fashionmnist", "natural", tmp_path).endswith(f"(figures/{other.name})")
 
 
 def test_longer_training_takes_the_place_of_a_shorter_one(module: ModuleType, tmp_path: Path) -> None:
