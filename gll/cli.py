@@ -454,6 +454,19 @@ def reproduce(
     merge: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Take results from another folder of experiments.")
     ] = None,
+    pack: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.tar.gz", help="Pack what unfinished cells, of NAME or all, need to go on elsewhere."
+        ),
+    ] = None,
+    limit_mb: Annotated[
+        float | None, typer.Option(min=0.001, help="With --pack: no larger; the most work for each MB goes first.")
+    ] = None,
+    unpack: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.tar.gz", help="Take results and unfinished cells that --pack has packed."),
+    ] = None,
     experiments: Annotated[
         Path | None, typer.Option(help="The folder of experiments; else experiments/ here or in the checkout.")
     ] = None,
@@ -466,7 +479,7 @@ def reproduce(
         words = tuple(word for word in only.split(",") if word.strip())
         request = command.Request(
             tuple(names or ()), scale and scale.value, every, show, resume, device, seconds, jobs, words, tables,
-            figures, check, merge, command.find_experiments(experiments), work,
+            figures, check, merge, pack, limit_mb, unpack, command.find_experiments(experiments), work,
         )  # fmt: skip
         code = command.run_reproduce(request, console)
     raise typer.Exit(code)

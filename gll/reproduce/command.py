@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,17 +14,17 @@ from typing import TYPE_CHECKING, final
 from rich.console import Console
 from rich.text import Text
 
-from gll.files import complete_file
 from gll.names import require_name
 from gll.reproduce.choice import chosen, why_none
 from gll.reproduce.experiment import SCALES, Experiment, ExperimentError, load_all
 from gll.reproduce.kinds import kind_of
 from gll.reproduce.limit import Limit
 from gll.reproduce.listing import show_cells
-from gll.reproduce.records import add_records, read_records
+from gll.reproduce.merge import merge
+from gll.reproduce.pack import Choice, pack
 from gll.reproduce.show import show_list, show_run
 from gll.reproduce.tables import pages
-from gll.reproduce.taken import take_over
+from gll.reproduce.unpack import unpack
 from gll.terminal import error_console, said_by
 from gll.train.toml import nearest
 from gll.words import counted
@@ -54,6 +53,9 @@ class Request:
     figures: bool = False
     check: bool = False
     merge: Path | None = None
+    pack: Path | None = None
+    limit_mb: float | None = None
+    unpack: Path | None = None
     experiments: Path = Path("experiments")
     work: Path = Path("out/reproduce")
 
@@ -105,57 +107,16 @@ def _holds(path: Path, text: str) -> bool:
     return path.is_file() and path.read_text(encoding="utf-8") == text
 
 
-def merge(experiments: Mapping[str, Experiment], folder: Path, console: Console) -> None:
-    """Take results (and arrays) from another folder of experiments, such as that of another machine.
-
-    Raises:
-        ExperimentError: there is nothing to take, or it belongs to another experiment.
-    """
-    if not any((folder / name / "results.json").is_file() for name in experiments):
-        raise ExperimentError(
-            f"{folder} has no results of any experiment; give a copy of the folder `experiments` of the other machine"
-        )
-    for unknown in sorted(path.parent.name for path in folder.glob("*/results.json")):
-        if unknown not in experiments:
-            console.print(Text(f"{unknown}: no experiment of this name is here; its results are left out"))
-    for name, experiment in experiments.items():
-        other, path = folder / name, experiment.folder / "results.json"
-        found = read_records(other / "results.json")
-        if strange := next((record for record in found.values() if record["experiment"] != name), None):
-            raise ExperimentError(f"{other / 'results.json'} holds records of {strange['experiment']}, not of {name}")
-        here = read_records(path)
-        taken = add_records(path, found.values())
-        now = read_records(path)
-        new = {key[:8] for key, record in now.items() if here.get(key) != record}  # part of the names of arrays
-        for array in sorted((other / "arrays").glob("*.*")):  # arrays and pictures
-            kept = experiment.folder / "arrays" / array.name
-            if not kept.is_file() or any(key in array.name for key in new):
-                kept.parent.mkdir(exist_ok=True)
-                with complete_file(kept) as part:
-                    part.write_bytes(array.read_bytes())
-        if found:
-            differ = sum(record["values"] != now[key]["values"] for key, record in found.items())
-            but = f"; {differ} of these differ and are not later: ours stay" if differ else ""
-            console.print(Text(f"{name}: {taken} records taken, {len(found) - taken} were here already{but}"))
-    share(experiments, console)
-
-
-def share(experiments: Mapping[str, Experiment], console: Console) -> None:
-    """Take over what some experiment has for the cells of another."""
-    for name, experiment in experiments.items():
-        cells = [cell for scale in experiment.scales for cell in kind_of(experiment).cells(experiment, scale)]
-        taken = take_over(experiment, cells, read_records(experiment.folder / "results.json"))
-        for origin, number in Counter(record["taken_from"] for record in taken).items():
-            console.print(Text(f"{name}: {counted(number, 'record')} taken from {origin}, which has the same cells"))
-
-
 def run_reproduce(request: Request, console: Console) -> int:
-    """Do what was asked for: list, or check, or in this order merge, run, figures, pages. Returns the exit code."""
+    """Do what was asked for: list, check or pack, or in this order merge or unpack, run, figures, pages. Returns the
+    exit code.
+    """
     experiments = load_all(request.experiments)
     for name in request.names:
         require_name("experiment", name, experiments, nearest(name, experiments))
     pages_too = request.tables or request.figures or request.check
-    if not (request.cells_asked or request.show or request.merge or pages_too):
+    carried = request.merge or request.pack or request.unpack
+    if not (request.cells_asked or request.show or carried or pages_too):
         raise ExperimentError(f"say which experiment: {', '.join(experiments)}; or --list, or --all")
     require_sense(request)
     if request.show and not request.cells_asked:
@@ -164,8 +125,14 @@ def run_reproduce(request: Request, console: Console) -> int:
     if request.show:
         list_cells(experiments, request, console)
         return 0
+    if request.pack is not None:
+        named = {name: experiments[name] for name in request.names or experiments}
+        pack(Choice(named, request.scale, request.only, request.work), request.pack, request.limit_mb, console)
+        return 0
     if request.merge is not None:
         merge(experiments, request.merge, console)
+    if request.unpack is not None:
+        unpack(experiments, request.work, request.unpack, console)
     code = run_experiments(experiments, request, console) if request.cells_asked else 0
     if request.figures:
         from gll.reproduce.figures import draw_all
@@ -183,8 +150,9 @@ def require_sense(request: Request) -> None:
     Raises:
         ExperimentError: they are named.
     """
-    writes = {"--merge": request.merge is not None, "--tables": request.tables, "--figures": request.figures}
-    beside = [name for name, given in writes.items() if given]
+    carried = {"--merge": request.merge, "--pack": request.pack, "--unpack": request.unpack}
+    moves = [name for name, given in carried.items() if given is not None]
+    beside = [*moves, *(["--tables"] if request.tables else []), *(["--figures"] if request.figures else [])]
     asked = [*request.names, *(["--all"] if request.every else [])]
     if request.names and request.every:
         raise ExperimentError("--all is every experiment: leave the names out, or --all")
@@ -193,11 +161,26 @@ def require_sense(request: Request) -> None:
         raise ExperimentError(f"--check only looks, and writes nothing: give it without other work, here {other}")
     if request.show and beside:
         raise ExperimentError(f"--list only looks, and runs and writes nothing: leave out {' and '.join(beside)}")
-    if request.merge is not None and asked:
-        raise ExperimentError("--merge takes the results of all experiments, and runs none: leave the names out")
-    if not asked and (idle := [name for name, given in request.options().items() if given]):
+    if len(moves) > 1:
+        raise ExperimentError(f"{' and '.join(moves)} are done one after the other, each by a command of its own")
+    if asked and (request.merge is not None or request.unpack is not None):
+        raise ExperimentError(f"{moves[0]} takes the results of all experiments, and runs none: leave the names out")
+    if request.pack is not None:
+        _require_pack(request, beside[1:])
+    elif request.limit_mb is not None:
+        raise ExperimentError("--limit-mb says how large the file of --pack may be: give both")
+    elif not asked and (idle := [name for name, given in request.options().items() if given]):
         are = "is" if len(idle) == 1 else "are"
         raise ExperimentError(f"{' and '.join(idle)} {are} about cells: say of which experiment, or --all")
+
+
+def _require_pack(request: Request, beside: Sequence[str]) -> None:
+    """Refuse what does not go with --pack."""
+    runs = [name for name in ("--resume", "--seconds", "--jobs") if request.options()[name]]
+    if idle := [*runs, *beside]:
+        raise ExperimentError(f"--pack only packs what is there, and runs nothing: leave out {' and '.join(idle)}")
+    if request.scale == SCALES[0]:
+        raise ExperimentError(f"{SCALES[0]} is always run anew, and never packed: give another --scale, or none")
 
 
 def list_cells(experiments: Mapping[str, Experiment], request: Request, console: Console) -> None:

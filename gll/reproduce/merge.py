@@ -1,0 +1,76 @@
+"""Results that come from another folder of experiments, such as that of another machine."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from gll.files import complete_file
+from gll.reproduce.experiment import Experiment, ExperimentError
+from gll.reproduce.kinds import kind_of
+from gll.reproduce.records import Record, add_records, read_records
+from gll.reproduce.taken import take_over
+from gll.words import counted
+
+FIELDS = (
+    *("experiment", "scale", "cell", "place", "role", "seed", "values", "more"),
+    *("config", "commit", "device", "wall_s", "versions", "date"),
+)
+"""That a record must have to stand in a table."""
+
+
+def merge(experiments: Mapping[str, Experiment], folder: Path, console: Console) -> None:
+    """Take results (and arrays) from another folder of experiments. Where something is wrong with it nothing is taken.
+
+    Raises:
+        ExperimentError: there is nothing to take, or it belongs to another experiment.
+    """
+    if not any((folder / name / "results.json").is_file() for name in experiments):
+        raise ExperimentError(
+            f"{folder} has no results of any experiment; give a copy of the folder `experiments` of the other machine"
+        )
+    for unknown in sorted(path.parent.name for path in folder.glob("*/results.json")):
+        if unknown not in experiments:
+            console.print(Text(f"{unknown}: no experiment of this name is here; its results are left out"))
+    results = {name: read_records(folder / name / "results.json") for name in experiments}
+    for name, records in results.items():  # all, before the first is taken
+        _require_whole(records.values(), name, folder / name / "results.json")
+    for name, experiment in experiments.items():
+        found, other, path = results[name], folder / name, experiment.folder / "results.json"
+        here = read_records(path)
+        taken = add_records(path, found.values())
+        now = read_records(path)
+        new = {key[:8] for key, record in now.items() if here.get(key) != record}  # part of the names of arrays
+        for array in sorted((other / "arrays").glob("*.*")):  # arrays and pictures
+            kept = experiment.folder / "arrays" / array.name
+            if not kept.is_file() or any(key in array.name for key in new):
+                kept.parent.mkdir(exist_ok=True)
+                with complete_file(kept) as part:
+                    part.write_bytes(array.read_bytes())
+        if found:
+            differ = sum(record["values"] != now[key]["values"] for key, record in found.items())
+            but = f"; {differ} of these differ and are not later: ours stay" if differ else ""
+            console.print(Text(f"{name}: {taken} records taken, {len(found) - taken} were here already{but}"))
+    share(experiments, console)
+
+
+def _require_whole(records: Iterable[Record], name: str, path: Path) -> None:
+    """Raise where a record lacks something, or belongs to another experiment."""
+    for record in records:
+        if missing := [field for field in FIELDS if field not in record]:
+            raise ExperimentError(f"{path} cannot be read: its record {record['key']} has no {missing[0]}")
+        if record["experiment"] != name:
+            raise ExperimentError(f"{path} holds records of {record['experiment']}, not of {name}")
+
+
+def share(experiments: Mapping[str, Experiment], console: Console) -> None:
+    """Take over what some experiment has for the cells of another."""
+    for name, experiment in experiments.items():
+        cells = [cell for scale in experiment.scales for cell in kind_of(experiment).cells(experiment, scale)]
+        taken = take_over(experiment, cells, read_records(experiment.folder / "results.json"))
+        for origin, number in Counter(record["taken_from"] for record in taken).items():
+            console.print(Text(f"{name}: {counted(number, 'record')} taken from {origin}, which has the same cells"))
