@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from gll.cli import app
 from gll.reproduce import listing as listings
 from gll.reproduce.choice import chosen
-from gll.reproduce.experiment import Experiment, load_experiment
+from gll.reproduce.experiment import Cell, Experiment, load_experiment
 from gll.reproduce.kinds import kind_of
 from gll.reproduce.listing import listing, show_cells
 from gll.reproduce.records import claimed, read_records, write_json
@@ -217,6 +217,32 @@ def test_it_fits_in_80_columns_and_names_the_next_cell(tmp_path: Path, name: str
         assert left[0] in meant
         assert ("the next one alone:" if len(meant) == 1 else f"the next {len(meant)} alone:") in text
     assert not (tmp_path / "work").exists()
+
+
+@pytest.mark.parametrize(
+    ("scale", "only"), [("smoke", []), ("full", []), ("full", ["small-cnn"]), ("full", ["times"]), ("full", ["errors"])]
+)
+def test_what_must_be_alone_is_proposed_without_jobs(tmp_path: Path, scale: str, only: list[str]) -> None:
+    """Times want the GPU to themselves: --jobs would be refused. All that was asked for is proposed, nothing twice."""
+    shutil.copytree(REAL / "times", tmp_path / "times", ignore=shutil.ignore_patterns("results.json"))
+    where = ["--experiments", str(tmp_path), "--work", str(tmp_path / "work")]
+    words = ["reproduce", "times", "--scale", scale, "--list", "--only", ",".join(only), *where]
+    found = CliRunner().invoke(app, [*words, "--jobs", "3"])
+    assert found.exit_code == 0, found.output
+    experiment = load_experiment(tmp_path / "times")
+    cells = [cell for cell in kind_of(experiment).cells(experiment, scale) if cell.matches(only)]
+    meant: list[Cell] = []
+    *whole, one = proposed(found.output)
+    for line in whole or [one]:
+        asked = line[line.index("--only") + 1].split(",") if "--only" in line else []
+        those = [cell for cell in cells if cell.matches(asked)]
+        alone = {cell.part == "times" for cell in those}
+        assert len(alone) == 1
+        assert ("--jobs" in line) == (alone == {False})
+        meant += those
+    assert sorted(cell.title for cell in meant) == sorted(cell.title for cell in cells)
+    assert "--jobs" not in one
+    assert len(proposed(CliRunner().invoke(app, words).output)) == min(2, len(cells)), "all, and the next one"
 
 
 def test_a_name_with_a_comma_may_mean_several(counts: Experiment) -> None:

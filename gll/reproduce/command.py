@@ -75,10 +75,9 @@ class Request:
         }
 
     def words(self) -> list[str]:
-        """Where and how cells are run, as it was typed."""
+        """Where and how cells are run, as it was typed; --jobs is not for all of them."""
         words = ["--device", self.device] if self.device != "auto" else []
         words += ["--seconds", f"{self.seconds:g}"] if self.seconds is not None else []
-        words += ["--jobs", str(self.jobs)] if self.jobs != 1 else []
         words += ["--experiments", str(self.experiments)] if self.experiments != find_experiments(None) else []
         return words + (["--work", str(self.work)] if self.work != Request(()).work else [])
 
@@ -198,7 +197,8 @@ def list_cells(experiments: Mapping[str, Experiment], request: Request, console:
             require_name(f"scale of {name}", request.scale, experiment.scales)
         scales = experiment.scales if request.scale is None else (request.scale,)
         if any(chosen(kind_of(experiment).cells(experiment, scale), request.only) for scale in scales):
-            show_cells(experiment, request.scale, request.only, request.work, request.words(), console)
+            words = request.words()
+            show_cells(experiment, request.scale, request.only, request.work, words, console, jobs=request.jobs)
             found = True
         else:
             nothing.append(why_none(experiment, scales[-1], request.only))

@@ -81,6 +81,10 @@ class AbstractKind(ABC):
             KeyboardInterrupt: it was asked to stop; everything is kept that is needed to go on.
         """
 
+    def wants_all(self, cell: Cell) -> bool:
+        """Whether it must have the machine to itself, and is not run by --jobs."""
+        return False
+
     def unkeyed(self, experiment: Experiment, cell: Cell) -> Mapping[str, Any]:
         """Settings that are no part of the key, and yet decide what a record says. Needs no PyTorch.
 

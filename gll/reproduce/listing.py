@@ -105,7 +105,14 @@ def listing(experiment: Experiment, scale: str, only: Sequence[str], work: Path)
 
 
 def show_cells(
-    experiment: Experiment, scale: str | None, only: Sequence[str], work: Path, options: Sequence[str], console: Console
+    experiment: Experiment,
+    scale: str | None,
+    only: Sequence[str],
+    work: Path,
+    options: Sequence[str],
+    console: Console,
+    *,
+    jobs: int = 1,
 ) -> None:
     """An experiment: its scales, its cells and how they stand, and the commands that go on.
 
@@ -116,6 +123,7 @@ def show_cells(
         work: the folder of cells at work.
         options: what the commands have beside.
         console: where to.
+        jobs: in how many processes, where that can be.
     """
     at = {one: listing(experiment, one, only, work) for one in experiment.scales}
     text = experiment.text
@@ -129,7 +137,7 @@ def show_cells(
                 _show_rows(found, console)
             else:
                 _say(f"{counted(len(found.own()), 'cell')}, none begun; {values(found.cells)}", console)
-            for what, words in _next(found, whole):
+            for what, words in _next(found, whole, jobs):
                 line = shlex.join(["gll", "reproduce", experiment.name, *words, *options])
                 _say(what, console)
                 console.print(Text(f"    {line}"), soft_wrap=True)  # it is to be copied
@@ -192,10 +200,10 @@ def _say(text: str, console: Console) -> None:
     console.print(Padding(Text(text), (0, 0, 0, 2)))
 
 
-def _next(found: Listing, whole: bool) -> list[tuple[str, list[str]]]:
+def _next(found: Listing, whole: bool, jobs: int) -> list[tuple[str, list[str]]]:
     """What can be done, and the words of the command that does it."""
     scale = ["--scale", found.scale] if found.scale != SCALES[0] else []
-    asked = [*scale, *(["--only", ", ".join(word.strip() for word in found.only)] if found.only else [])]
+    asked = [*scale, *_only(found.only)]
     left = found.left()
     free = [cell for cell in left if found.at(cell).state not in (State.AT_WORK, State.AT_HAND)]
     if not left:
@@ -204,18 +212,54 @@ def _next(found: Listing, whole: bool) -> list[tuple[str, list[str]]]:
         return [("to take over what is at hand:", asked)]
     if not free:
         return [("all that is left is at work; to wait for it:", asked)]
-    whom = f"the {len(free)} that are left" if len(free) > 1 else "the one that is left"
-    if found.stopped(free):
-        every = (f"to go on with {whom}:", [*asked, "--resume"])
-    else:  # smoke removes what is done, and begins anew
-        every = (f"to run {whom}:" if scale and whole else "to run them:", asked)
+    every = []
+    for words, cells, several in _together(found, free, jobs):
+        whom = f"the {len(cells)} that are left" if len(cells) > 1 else "the one that is left"
+        which = f" of {' and '.join(words)}{'' if several else ', one at a time'}" if words else ""
+        those = [*scale, *_only((*found.only, *words))]
+        if found.stopped(cells):
+            every.append((f"to go on with {whom}{which}:", [*those, "--resume", *several]))
+        else:  # smoke removes what is done, and begins anew
+            them = whom if scale and whole else "those" if words else "them"
+            every.append((f"to run {them}{which}:", [*those, *several]))
     if not whole:
-        return [("to list them:", [*asked, *([] if scale else ["--scale", found.scale]), "--list"]), every]
+        several = ["--jobs", str(jobs)] if jobs > 1 else []
+        return [("to list them:", [*asked, *([] if scale else ["--scale", found.scale]), "--list", *several]), *every]
     first = next((cell for cell in free if found.stopped([cell])), free[0])
     meant = [cell for cell in left if cell.matches(first.parts)]  # more than one where a name has a comma
     one = ["--only", first.title, *(["--resume"] if found.stopped(meant) else [])]
     name = "the next one alone:" if len(meant) == 1 else f"the next {len(meant)} alone:"
-    return [every, (name, [*scale, *one])] if len(meant) < len(left) else [every]
+    return [*every, (name, [*scale, *one])] if len(meant) < len(left) else every
+
+
+def _only(words: Sequence[str]) -> list[str]:
+    return ["--only", ", ".join(word.strip() for word in words)] if words else []
+
+
+def _together(found: Listing, cells: list[Cell], jobs: int) -> list[tuple[list[str], list[Cell], list[str]]]:
+    """Cells of one command each: words beside those asked for, the cells, and --jobs where they may share a machine.
+
+    Those that may not are asked for apart, if there is a word for them and one for the others; else all are run one at
+    a time.
+    """
+    kind = kind_of(found.experiment)
+    alone = [cell for cell in cells if kind.wants_all(cell)]
+    others = [cell for cell in cells if not kind.wants_all(cell)]
+    several = ["--jobs", str(jobs)] if jobs > 1 else []
+    if not (several and alone):
+        return [([], cells, several)]
+    names = [_word_of(alone, others), _word_of(others, alone)]
+    if not all(names):
+        return [([], cells, [])]
+    return [([names[0]], alone, []), ([names[1]], others, several)]
+
+
+def _word_of(cells: Sequence[Cell], others: Sequence[Cell]) -> str:
+    """A word that all of these cells have, and none of the others; empty where there is none."""
+    for word in cells[0].parts if cells and others else ():
+        if all(cell.matches([word]) for cell in cells) and not any(cell.matches([word]) for cell in others):
+            return word
+    return ""
 
 
 def spans(seeds: Iterable[int]) -> str:

@@ -59,6 +59,9 @@ class TimesKind(AbstractSimple):
         heads = [f"errors, {head}" for head in HEADS] if options.get("errors") else []
         return {"times": {"part": "times", **timed}} | {name: {"part": name, **trained} for name in heads}
 
+    def wants_all(self, cell: Cell) -> bool:
+        return cell.part == "times"
+
     def run(self, experiment: Experiment, cell: Cell, place: Place) -> Outcome:
         import torch
 
@@ -67,7 +70,7 @@ class TimesKind(AbstractSimple):
         from gll.train.model import find_device
 
         options, head = cell.point.options(), cell.part.removeprefix("errors, ")
-        if cell.part == "times" and PARENT in os.environ:
+        if self.wants_all(cell) and PARENT in os.environ:
             raise ExperimentError("processes that share a GPU spoil each other's times: --only times, and no --jobs")
         module = benchmark(experiment.folder)
         before = torch.backends.cudnn.benchmark
