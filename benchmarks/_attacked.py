@@ -14,14 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
+from gll.reproduce import natural
 from gll.reproduce.experiment import Experiment, load_experiment
-from gll.reproduce.protocol import NO_GRAPH, graph_of, natural_headline, strong
+from gll.reproduce.protocol import NO_GRAPH, graph_of, strong
 from gll.reproduce.robust import (
     AUTO_SIGHT,
     EVERY_CLASS,
     NAMES,
     NATURAL,
     OURS,
+    PAPER,
     ROBUST,
     Contest,
     contests,
@@ -53,6 +55,8 @@ ATTACKS: dict[str, Callable[[str], bool]] = {
     "AutoAttack with every class in sight": lambda name: name == AUTO_SIGHT,
 }
 WORST = "worst case of all"
+SHORT = {ROBUST: "robust", NATURAL: "natural", PAPER: "natural-paper"}
+"""Ways of training that have a table of their own, in names of tables and pictures."""
 AGAINST = f"{OURS}, against every class"
 MARKS = {OURS: ("o", "C0"), AGAINST: ("D", "C3"), "WNLL": ("v", "C4"), "linear": ("s", "C1"), "MLP": ("^", "C2")}
 Record = dict[str, Any]
@@ -200,23 +204,22 @@ def attacked(known: Known) -> dict[str, str]:
     from _attacked_words import answers, claims, other_training, symmetry
 
     made = {"attacked-claims": claims(known), "attacked-headline": headline(known.worst)}
-    made["attacked-headline-natural"] = natural_headline(known.worst, known.adversarial)
+    made["attacked-headline-natural"] = natural.headline(known.worst, known.adversarial)
     made["attacked-square"] = square(known)
     made |= {"attacked-symmetry": symmetry(known), "attacked-other-training": other_training(known)}
     made["attacked-answers"] = answers(known, ROBUST, EVERY_CLASS)
-    made["attacked-answers-natural"] = answers(known, NATURAL)
     for data in NAMES:
         made[f"attacked-{data}"] = paper_protocol(known, data)
         made[f"attacked-{data}-paper"] = beside_the_paper(known, data)
         made[f"attacked-{data}-order"] = order(known, data)
         made[f"attacked-{data}-attacks"] = protocol_by_attack(known, data)
-        made |= {f"attacked-{data}-{training}": by_attack(known, data, training) for training in (ROBUST, NATURAL)}
+        made |= {f"attacked-{data}-{word}": by_attack(known, data, training) for training, word in SHORT.items()}
     return made
 
 
 def figure_of(data: str, training: str = ROBUST) -> str:
     """The picture of a data set and a training."""
-    more = [data] * (data != "mnist") + [training] * (training != ROBUST)
+    more = [data] * (data != "mnist") + [SHORT[training]] * (training != ROBUST)
     return "-".join(["robustness-by-attack", *more]) + ".png"
 
 
@@ -248,7 +251,7 @@ def draw(known: Known, data: str, path: Path, training: str = ROBUST) -> None:
             axes.plot(errors, [height] * len(errors), mark, color=colour, markersize=5, label=label)
         if place % 2 == 0:
             axes.axhspan(place - 0.5, place + 0.5, color="0.96", zorder=0)
-    axes.set_yticks(range(len(titles)), [title.split(",")[0].split(": the ")[0] for title in reversed(titles)])
+    axes.set_yticks(range(len(titles)), [title.split(", 1,000")[0].split(": the ")[0] for title in reversed(titles)])
     axes.get_yticklabels()[0].set_fontweight("bold")
     axes.set_ylim(-0.5, len(titles) - 0.5)
     axes.set_xlim(-1, 101)
@@ -261,7 +264,7 @@ def draw(known: Known, data: str, path: Path, training: str = ROBUST) -> None:
 
 def main() -> None:
     found = known()
-    for training in (ROBUST, NATURAL):
+    for training in SHORT:
         for contest in contests(found.worst, training):
             path = FIGURES / figure_of(contest.data, training)
             draw(found, contest.data, path, training)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
-from _attacked import EXPERIMENTS, NOT_RUN, Known, Record, worst
+from _attacked import ATTACKS, EXPERIMENTS, NOT_RUN, Known, Record, worst
 from _attacked_protocol import COLUMNS, failed_checks
 from _paper_attacks import AS_TEXT, PLAIN
 
-from gll.reproduce import protocol
+from gll.reproduce import natural, protocol
 from gll.reproduce.experiment import load_experiment
 from gll.reproduce.protocol import WORST, groups
 from gll.reproduce.robust import (
@@ -21,8 +21,10 @@ from gll.reproduce.robust import (
     NATURAL,
     OTHERS,
     OURS,
+    PAPER,
     ROBUST,
     TOGETHER,
+    Contest,
     contests,
     radii,
     seeds_of,
@@ -35,7 +37,9 @@ from gll.reproduce.verdicts import so_far
 
 HALF = 0.5
 NOT_YET = "not run yet"
-TRAININGS = {ROBUST: "adversarial", NATURAL: "natural"}
+TRAININGS = {ROBUST: "adversarial", NATURAL: "natural", PAPER: "the paper's natural"}
+SMALL = 10.0
+"""Percent: what may be called a small error under FGSM."""
 
 
 def answers(known: Known, *trainings: str) -> str:
@@ -45,19 +49,44 @@ def answers(known: Known, *trainings: str) -> str:
 
 
 def symmetry(known: Known) -> str:
-    """How many attacks each head was judged by, each sample alone, and what standard AutoAttack finds of that."""
+    """How many attacks each head was judged by, each sample alone, and how much of that is found by one of them.
+
+    At the largest ε at which not all heads are broken.
+    """
     parts = []
-    for contest in (c for training in (ROBUST, NATURAL) for c in contests(known.worst, training)):
+    for contest in (c for training in TRAININGS for c in contests(known.worst, training) if c.heads):
+        multiple = max((m for m in AT if not contest.broken(m)), default=1)
         for head in contest.heads:
             own = contest.records[head]
-            most = max(w["attacks"] for r in own for g in r["more"]["alone"]["groups"] for w in g["worst"])
-            share = _share(contest.values(head, AUTO[2]), contest.values(head, AT[2]))
-            parts.append(f"| {TRAININGS[contest.training]} | {NAMES[contest.data]} | {head} | {most} | {share:.0%} |")
-    lines = [
-        "| training | data | head | attacks in the worst case | of it found by standard AutoAttack, at the larger ε |",
-        "|---|---|---|---:|---:|",
-    ]
+            eps = radii(own)[multiple - 1]
+            counts = [
+                w["attacks"] + sum(1 for a in g["attacks"] if a["settings"].get("eps") is None)  # CW has no ε
+                for r in own
+                for g in r["more"]["alone"]["groups"]
+                for w in g["worst"]
+            ]
+            every = contest.values(head, AT[multiple])
+            auto = contest.values(head, AUTO[multiple])
+            name, best = _best_single(own, eps)
+            parts.append(
+                f"| {TRAININGS[contest.training]} | {NAMES[contest.data]} | {eps:g} px | {head} | {max(counts)} | "
+                f"{shown_mean(every)} | {shown_mean(best)}: {name} | {shown_mean(auto)} |"
+            )
+    head = ["training", "data", "ε", "head", "attacks", "worst case", "of it by its best single attack"]
+    head += ["by standard AutoAttack"]
+    lines = [f"| {' | '.join(head)} |", "|---|---|---:|---|---:|---:|---|---:|"]
     return "\n".join([*lines, *parts]) if parts else NOT_RUN
+
+
+def _best_single(records: list[Record], eps: float) -> tuple[str, list[float]]:
+    """The kind of attack that finds most, in the mean over seeds, and what it finds in each, in percent."""
+    found = {
+        title: [100 * share for r in records if (share := strongest(r["more"]["alone"], eps, wanted)) is not None]
+        for title, wanted in ATTACKS.items()
+    }
+    found = {title: errors for title, errors in found.items() if errors}
+    name = max(found, key=lambda title: statistics.fmean(found[title]))
+    return name, found[name]
 
 
 def noise(known: Known, record: dict[str, Any]) -> str:
@@ -88,49 +117,71 @@ def noise(known: Known, record: dict[str, Any]) -> str:
 
 
 def other_training(known: Known) -> str:
-    """What the same head comes to after natural training in `worst-case`, beside its figure in the paper's protocol."""
+    """The same heads after the paper's training and after ours, in one graph and each sample alone: a line for each."""
     parts = []
-    for contest in contests(known.worst, NATURAL):
-        for group in groups(known.adversarial, contest.data, NATURAL)[:1]:
-            for head in (OURS, *OTHERS):
-                theirs, ours = group.values(head, WORST), contest.values(head, AT[1])
-                if theirs and ours:
-                    own = contest.records[head]
-                    here = f"{shown_mean(theirs)} at ε = {own[0]['more']['alone']['table_eps_pixels']:.2g} px"
-                    there = f"{shown_mean(ours)} at ε = {radii(own)[0]:g} px"
-                    epochs = own[0]["config"]["train.epochs"]
-                    parts.append(
-                        f"{HEADS[head]} on {NAMES[contest.data]} has {here} after {group.epochs} here ({group.seeds}), "
-                        f"and **{there}** after {epochs} epochs by another rate and schedule ({seeds_of(own)})"
-                    )
-    alone = "What is said of heads above holds for their training alone."
-    told = f"The same head after two trainings: {'; '.join(parts)}. {alone}"
-    return f"{told}{_together(known)}" if parts else NOT_RUN
+    for data in NAMES:
+        found = [c for training in (NATURAL, PAPER) for c in contests(known.worst, training)]
+        here = [contest for contest in found if contest.data == data and contest.heads]
+        for group in groups(known.adversarial, data, NATURAL)[:1] if here else ():
+            own = [head for head in (OURS, *OTHERS) if group.values(head, WORST)]
+            if OURS in own and len(own) > 1:
+                told = {h: shown_mean(group.values(h, WORST)) for h in own}
+                words = ", ".join(f"{group.judged(OURS, h)} beside {HEADS[h]}" for h in own if h != OURS)
+                record = group.records[OURS][0]
+                eps = f"{record['more']['summary']['table_eps_pixels']:.2g}"
+                parts.append(_line(data, PAPER, record, f"{group.graph}", eps, group.seeds, told, words))
+        for contest in here:
+            parts += _lines(contest)
+    head = [
+        "data",
+        "natural training",
+        "attacked + base in one graph",
+        "ε",
+        "seeds",
+        OURS,
+        *OTHERS,
+        "is a GLL more robust?",
+    ]
+    lines = [f"| {' | '.join(head)} |", "|---|---|---|---:|---|" + "---:|" * (1 + len(OTHERS)) + "---|"]
+    return "\n".join([*lines, *parts]) if parts else NOT_RUN
 
 
-def _together(known: Known) -> str:
-    """A GLL of the other training with all samples in one graph: is it the graph that heads come out otherwise?"""
-    parts = []
-    for contest in (c for c in contests(known.worst, NATURAL) if c.heads and c.values(OURS, TOGETHER[1])):
-        own = contest.records[OURS]
-        answer = so_far(contest.judged(1, TOGETHER), contest.fewest, contest.samples)
-        attacks = protocol.strong(own[0]["more"]["summary"])["attacks"]
-        without = "" if any(a["attack"].startswith("autoattack") for a in attacks) else ", without AutoAttack"
-        parts.append(
-            f" The GLL of the other training, attacked in one graph of {protocol.graph_of(attacks[0])}, has on "
-            f"{NAMES[contest.data]} **{shown_mean(contest.values(OURS, TOGETHER[1]))}** at ε = {radii(own)[0]:g} px"
-            f"{without}; is it more robust than the other heads after that training? **{answer}**."
-        )
-    return "".join(parts)
+def _lines(contest: Contest) -> list[str]:
+    """Worst cases of a contest at its smallest ε: in one graph, and each sample alone."""
+    made, own = [], contest.records[OURS]
+    for figures, where in ((TOGETHER, "summary"), (AT, "alone")):
+        told = {h: shown_mean(found) for h in contest.heads if (found := contest.values(h, figures[1]))}
+        if set(told) == set(contest.heads):
+            attacks = [a for h in contest.heads for a in _strong(contest.records[h][0]["more"][where])]
+            auto = any(attack["attack"].startswith("autoattack") for attack in attacks)
+            graph = protocol.graph_of(_strong(own[0]["more"][where])[0])
+            graph += "" if auto else "; all heads without AutoAttack"
+            words = so_far(contest.judged(1, figures), contest.fewest, contest.samples)
+            eps = f"{radii(own)[0]:g}"
+            made.append(_line(contest.data, contest.training, own[0], graph, eps, contest.seeds, told, words))
+    return made
+
+
+def _strong(summary: dict[str, Any]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = protocol.strong(summary)["attacks"]
+    return found
+
+
+def _line(
+    data: str, training: str, record: Record, graph: str, eps: str, seeds: str, told: dict[str, str], words: str
+) -> str:
+    whose = f"{natural.WHOSE[training]} ({natural.training_of(record)})"
+    cells = [told.get(head, "–") for head in (OURS, *OTHERS)]
+    return f"| {NAMES[data]} | {whose} | {graph} | {eps} px | {seeds} | {' | '.join(cells)} | {words} |"
 
 
 def claims(known: Known) -> str:
     """What holds and what does not, by the records."""
-    together = protocol.natural(known.adversarial, numbers=False)
+    together = natural.in_one_graph(known.adversarial, numbers=False)
     rows = {
-        "a naturally trained GLL has small errors under FGSM and IFGSM, as in the paper": _looks(known),
-        "it is more robust than a naturally trained linear layer or MLP, each sample alone": _answered(known, NATURAL),
-        "the same beside a linear layer or WNLL, in the paper's protocol": together,
+        "a naturally trained GLL has the paper's errors under FGSM and IFGSM": _looks(known),
+        "it is more robust than a linear layer or an MLP, each sample alone": _answered(known, NATURAL, PAPER),
+        "it is more robust than a linear layer or WNLL after the paper's training, all samples in one graph": together,
         "a small error under FGSM shows how robust a naturally trained head is": _overstated(known),
         "an adversarially trained GLL is more robust than a linear or an MLP head": _answered(known, ROBUST),
         "it is, if it is trained against an attacker who sees every class": _answered(known, EVERY_CLASS),
@@ -151,35 +202,46 @@ def _looks(known: Known) -> str:
             if away:
                 word = "yes" if max(away) <= tolerance(experiment) else "no"
                 told = word if len(group.records[OURS]) > 1 else f"so far {word}"
-                numbers = ", ".join(f"{f} {shown_mean(group.values(OURS, f))}" for f in COLUMNS[1:3])
-                parts.append(f"**{told}** on {NAMES[data]}: {numbers} ({seeds_of(group.records[OURS])})")
+                numbers = ", ".join(
+                    f"{f} {shown_mean(ours)} (paper {paper[0]:.1f})"
+                    for f, (ours, paper) in zip(COLUMNS[1:3], pairs, strict=True)
+                    if ours and paper is not None
+                )
+                where = f"{group.epochs}, {seeds_of(group.records[OURS])}"
+                parts.append(f"**{told}** on {NAMES[data]}: {numbers} ({where})")
     return "; ".join(parts) or NOT_YET
 
 
 def _overstated(known: Known) -> str:
-    """FGSM beside the worst case, of every head: it overstates where the worst case is more than twice as large."""
+    """FGSM beside the worst case, of every head: it overstates where the worst case is more than twice as large.
+
+    Where no head has a small error under FGSM the claim does not apply.
+    """
     parts = []
     for data in known.experiment.text["axes"]["data"]:
         for group in groups(known.adversarial, data, NATURAL)[:1]:
-            numbers, over = [], []
+            numbers, over, small = [], [], []
             for head in group.records:
                 weak, strong = group.values(head, "FGSM"), group.values(head, WORST)
                 if weak and strong:
                     over.append(statistics.fmean(strong) > 2 * statistics.fmean(weak))
+                    small.append(statistics.fmean(weak) < SMALL)
                     numbers.append(f"{head} {shown_mean(weak)} and {shown_mean(strong)}")
             if numbers:
-                word = "no" if all(over) else "not of every head" if any(over) else "FGSM finds half of it or more"
+                word = "no" if all(over) else "not of every head" if any(over) else "yes"
+                word = word if any(small) else "does not apply"
                 told = f"FGSM and worst case: {'; '.join(numbers)} ({group.epochs}, {group.seeds})"
                 parts.append(f"**{word}** on {NAMES[data]}, {told}")
     return "; ".join(parts) or NOT_YET
 
 
-def _answered(known: Known, training: str) -> str:
-    """At both ε, of the pixel range."""
+def _answered(known: Known, *trainings: str) -> str:
+    """At both ε, of the pixel range; after natural training with whose training it was."""
     parts = []
-    for c in (c for c in contests(known.worst, training) if c.heads):
+    for c in (c for training in trainings for c in contests(known.worst, training) if c.heads):
         told = [f"**{c.answers[m]}** at ε = {eps:g} px" for m, eps in zip(AT, radii(c.records[OURS]), strict=True)]
-        parts.append(f"{NAMES[c.data]}: {', '.join(told)} ({c.seeds})")
+        how = f" after {natural.WHOSE[c.training]}" if c.training in natural.WHOSE else ""
+        parts.append(f"{NAMES[c.data]}{how}: {', '.join(told)} ({c.seeds})")
     return "; ".join(parts) or NOT_YET
 
 
@@ -190,7 +252,7 @@ def _share(part: list[float], whole: list[float]) -> float:
 def _enough(known: Known) -> str:
     """By how much of the worst case AutoAttack finds, each sample alone, at twice the ε of the training."""
     parts = []
-    for contest in (c for training in (ROBUST, NATURAL) for c in contests(known.worst, training)):
+    for contest in (c for training in TRAININGS for c in contests(known.worst, training)):
         auto, strong = contest.values(OURS, AUTO[2]), contest.values(OURS, AT[2])
         if auto and strong:
             share, eps = _share(auto, strong), max(radii(contest.records[OURS]))
@@ -213,9 +275,24 @@ def _noticed(known: Known) -> str:
         return "there is no such run yet"
     missed = "; ".join(f"{r['cell']}, *{r['scale']}*" for r, names in zip(blind, named, strict=True) if not names)
     fair = [record for record in known.every() if _overrated(record) is False]
-    alarms = sum(1 for record in fair if set(_failed(record)) - {"batch dependence"})
+    alarms = [record for record in fair if set(_failed(record)) - {"batch dependence"}]
     told = f"in {caught} of {len(blind)} such runs: {which}{f'; missed: {missed}' if missed else ''}"
-    return f"{told}. At least one fails in {alarms} of the {len(fair)} other runs, too"
+    return f"{told}. At least one fails in {len(alarms)} of the {len(fair)} other runs, too{_alarms(alarms)}"
+
+
+def _alarms(records: list[Record]) -> str:
+    """What they are of: graphs whose own gradient misses a part, and heads without a graph."""
+    graphs = [record for record in records if record["place"]["head"] not in OTHERS]
+    others = [record for record in records if record["place"]["head"] in OTHERS]
+    parts = []
+    if graphs:
+        shares = [own / strong for own, strong in map(_found, graphs) if own is not None and strong]
+        part = f"{min(shares):.0%} to {max(shares):.0%}" if shares else "all"
+        parts.append(f"{len(graphs)} of graph heads, whose own gradient finds {part} of the worst case")
+    if others:
+        names = sorted({name for record in others for name in _failed(record)} - {"batch dependence"})
+        parts.append(f"{len(others)} of linear or MLP heads ({', '.join(f'*{name}*' for name in names)})")
+    return f": {'; '.join(parts)}" if parts else ""
 
 
 def _judged(record: Record) -> dict[str, Any]:
@@ -229,10 +306,15 @@ def _failed(record: Record) -> list[str]:
 
 
 def _overrated(record: Record) -> bool | None:
-    """At the largest ε at which its own gradient was followed; None where it was not."""
+    """Whether its own gradient finds less than half; None where it was not followed."""
+    own, strong = _found(record)
+    return None if own is None or strong is None else own < HALF * strong
+
+
+def _found(record: Record) -> tuple[float | None, float | None]:
+    """By its own gradient and by all attacks, at the largest ε at which that gradient was followed."""
     summary = _judged(record)
     followed = [a["settings"]["eps"] for g in summary["groups"] for a in g["attacks"] if a["attack"] == "pgd"]
     if not followed:
-        return None
-    own, strong = strongest(summary, max(followed), lambda name: name == "pgd"), worst(summary, max(followed))
-    return None if own is None or strong is None else own < HALF * strong
+        return None, None
+    return strongest(summary, max(followed), lambda name: name == "pgd"), worst(summary, max(followed))

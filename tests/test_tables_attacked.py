@@ -49,7 +49,7 @@ def test_what_is_not_run_is_said(module: ModuleType, tmp_path: Path) -> None:
     assert made["attacked-fashionmnist-robust"] == made["attacked-mnist-natural"] == "Not run yet."
     assert made["attacked-mnist"] == made["attacked-answers"] == made["attacked-headline"] == "Not run yet."
     assert made["attacked-claims"].count("| not run yet |") == 7
-    assert [line.endswith(" not run yet.") for line in made["attacked-headline-natural"].splitlines()] == [True, True]
+    assert [line.endswith(" not run yet.") for line in made["attacked-headline-natural"].splitlines()] == [True] * 3
     assert made["attacked-symmetry"] == made["attacked-mnist-order"] == made["attacked-mnist-attacks"] == "Not run yet."
 
 
@@ -67,11 +67,10 @@ def test_a_new_data_set_and_new_trainings_come_in(module: ModuleType, tmp_path: 
     names = ("GLL", "GLL, against every class", "WNLL", "linear", "MLP")
     assert head == "| attack | " + " | ".join(f"{name}, ε = {eps} px" for eps in (0.1, 0.2) for name in names) + " |"
     assert "**worst case of all**" in after["attacked-fashionmnist-robust"]
-    assert "FashionMNIST" in after["attacked-answers-natural"]
-    alone, protocol = after["attacked-headline-natural"].splitlines()
-    assert "; FashionMNIST (30 epochs, seeds 0 to 2), at ε = " in alone
-    assert protocol == before["attacked-headline-natural"].splitlines()[1]
-    assert "| natural | FashionMNIST | GLL | 12 | " in after["attacked-symmetry"]
+    alone, *others = after["attacked-headline-natural"].splitlines()
+    assert "; FashionMNIST (seeds 0 to 2), at ε = " in alone
+    assert others == before["attacked-headline-natural"].splitlines()[1:]
+    assert "| natural | FashionMNIST | 0.2 px | GLL | 14 | " in after["attacked-symmetry"]
     assert " on FashionMNIST after natural training: it finds " in after["attacked-claims"]
     assert "against every class" in after["attacked-answers"]
     assert after["attacked-mnist"] == before["attacked-mnist"]
@@ -161,18 +160,68 @@ def test_how_square_was_made_is_read_in_the_records(module: ModuleType, tmp_path
         assert words.endswith(ends[change])
 
 
-def test_after_another_training_the_shared_graph_is_looked_at_too(module: ModuleType, tmp_path: Path) -> None:
-    words = module.attacked(module.known(tmp_path))["attacked-other-training"]
-    values = [
-        record["values"]["worst case at 1x"]
-        for record in read_records(tmp_path / "worst-case" / "results.json").values()
-        if record["cell"].startswith("mnist, GLL, natural")
+def test_the_same_heads_after_two_trainings_by_the_same_attacks(module: ModuleType, tmp_path: Path) -> None:
+    lines = module.attacked(module.known(tmp_path))["attacked-other-training"].splitlines()
+    assert lines[2].startswith(
+        "| MNIST | the paper's training (100 epochs, Adam 0.01, steps) | 1,000 + 1,000 | 0.092 px |"
+    )
+    records = read_records(tmp_path / "worst-case" / "results.json").values()
+    joint = [
+        module.shown_mean(
+            [r["values"]["worst case at 1x"] for r in records if r["cell"].startswith(f"mnist, {head}, natural, seed")]
+        )
+        for head in ("GLL", "linear", "MLP")
     ]
-    assert f"has on MNIST **{module.shown_mean(values)}** at ε = 0.1 px, without AutoAttack; is it " in words
-    assert "attacked in one graph of 1,000 + 1,000, " in words
+    where = "| 1,000 + 1,000; all heads without AutoAttack | 0.1 px | seeds 0 to 2 |"
+    assert f"{where} {' | '.join(joint)} | weaker beside a linear layer, no difference beside an MLP |" in lines[3]
+    assert "| 1 + 1,000 | 0.1 px |" in lines[4]
+    assert len(lines) == 5
     pretend(tmp_path / "worst-case", "full", "mnist, GLL, natural", "mnist, GLL, natural", worst_case_at_1x=1.0)
-    changed = module.attacked(module.known(tmp_path))["attacked-other-training"]
-    assert changed.endswith("more robust than the other heads after that training? **yes**.")
+    changed = module.attacked(module.known(tmp_path))["attacked-other-training"].splitlines()
+    assert changed[3].endswith(" | yes |")
+    assert changed[2] == lines[2]
+
+
+def test_the_papers_training_one_by_one_comes_in(module: ModuleType, tmp_path: Path) -> None:
+    before, folder = module.attacked(module.known(tmp_path)), tmp_path / "worst-case"
+    assert before["attacked-mnist-natural-paper"] == "Not run yet."
+    experiment = load_experiment(folder)
+    if "natural, as in the paper" not in experiment.text["axes"]["training"]:
+        pytest.skip("worst-case has no such training")
+    for head, error in (("GLL", 20.0), ("linear", 60.0), ("MLP", 20.0)):
+        new = f"mnist, {head}, natural, as in the paper"
+        figures = {"worst_case_at_1x,_alone": error, "worst_case_at_2x,_alone": 99.0, "worst_case_at_1x": error}
+        pretend(folder, "full", f"mnist, {head}, natural", new, **figures)
+    known = module.known(tmp_path)
+    after = module.attacked(known)
+    told = "more robust than a linear layer but not more robust than an MLP.** MNIST (seeds 0 to 2), at ε = 0.1 px "
+    line = after["attacked-headline-natural"].splitlines()[2]
+    assert told in line
+    assert line.endswith("at ε = 0.2 px **all heads are broken (99.0 to 99.0)**.")
+    assert "not run yet" not in after["attacked-headline-natural"]
+    assert after["attacked-mnist-natural"] == before["attacked-mnist-natural"]
+    assert "**worst case of all**" in after["attacked-mnist-natural-paper"]
+    assert "MNIST after the paper's training: **yes beside a linear layer, no diff" in after["attacked-claims"]
+    assert len(after["attacked-other-training"].splitlines()) == 2 + len(before["attacked-other-training"].splitlines())
+    assert "| the paper's natural | MNIST | 0.1 px | GLL | 14 | 20.0 ± 0.0 | " in after["attacked-symmetry"]
+    assert module.figure_of("mnist", "natural, as in the paper") == "robustness-by-attack-natural-paper.png"
+
+
+def test_one_attack_alone_stands_beside_the_worst_case(module: ModuleType, tmp_path: Path) -> None:
+    file = tmp_path / "worst-case" / "results.json"
+    lines = module.attacked(module.known(tmp_path))["attacked-symmetry"].splitlines()
+    row = next(line for line in lines if line.startswith("| natural | MNIST | 0.1 px | GLL |"))
+    own = [r for r in read_records(file).values() if r["cell"].startswith("mnist, GLL, natural, seed")]
+    best = [
+        max(
+            100 * a["error"]
+            for g in r["more"]["alone"]["groups"]
+            for a in g["attacks"]
+            if a["settings"].get("eps") == 0.1
+        )
+        for r in own
+    ]
+    assert f"| {module.shown_mean(best)}: AutoAttack with every class in sight | " in row
 
 
 def test_the_reading_that_comes_closest_is_named(module: ModuleType) -> None:

@@ -15,8 +15,7 @@
     status EXPERIMENT                  how far it is at every scale
     compared                           a line for each that was run, beside the paper
     headline, contest                  who is more robust after adversarial training: the answer, a table (`robust.py`)
-    natural-contest                    who is after natural training, each sample alone and in the paper's protocol
-                                       (`protocol.py`)
+    natural-contest                    who is after natural training, by the training (`natural.py`)
 
 Parts that are an experiment's whole section (`tables.py`) are left alone. Runs and ratios are those of
 benchmarks/results, configs those of configs/.
@@ -32,7 +31,7 @@ from pathlib import Path
 from typing import Any, final
 
 from gll.names import require_name
-from gll.reproduce import protocol, robust
+from gll.reproduce import natural, robust
 from gll.reproduce.experiment import Experiment, ExperimentError
 from gll.reproduce.tables import Shown, digits_of, entry, told_verdicts, tolerance
 from gll.words import counted
@@ -187,7 +186,7 @@ class Findings:
         """Of `worst-case`, and of `adversarial` at every scale but the smallest."""
         require_name("experiment", "adversarial", self.experiments)
         scales = list(self.states["adversarial"].values())
-        return _block(protocol.natural_headline(self._largest("worst-case"), scales))
+        return _block(natural.headline(self._largest("worst-case"), scales))
 
     def compared(self, page: str = "") -> str:
         """A line for every experiment and scale that was run, with a link to its section on the page."""

@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any, final
 
-from gll.reproduce.robust import HEADS, NAMES, NATURAL, OURS, natural_alone, seeds_of, shown_mean
+from gll.reproduce.robust import HEADS, seeds_of, shown_mean
 from gll.reproduce.tables import Shown
 from gll.reproduce.verdicts import judged, relation, so_far
 
@@ -121,35 +121,3 @@ def groups(scales: Sequence[Shown], data: str, training: str) -> list[Group]:
     found = [Group(shown, data, training) for shown in reversed(scales)]
     needed = {next((g.scale for g in found if head in g.records), None) for head in ORDER}
     return [group for group in found if group.scale in needed]
-
-
-def natural_headline(worst: Shown, scales: Sequence[Shown]) -> str:
-    """Two lines about natural training, the one with more evidence first: each sample alone, then the paper's protocol.
-
-    Args:
-        worst: what `worst-case` has come to.
-        scales: what `adversarial` has, at every scale but the smallest.
-    """
-    together = "Is it more robust in the paper's protocol, where samples share a graph?"
-    return f"- {natural_alone(worst)}\n- {together} {natural(scales)}."
-
-
-def natural(scales: Sequence[Shown], numbers: bool = True) -> str:
-    """Is a naturally trained GLL more robust than the heads beside it? For every data set; with numbers, or without."""
-    parts = []
-    for data in scales[-1].experiment.text["axes"]["data"]:
-        for group in groups(scales, data, NATURAL):
-            others = [head for head in group.records if head != OURS and group.values(head, WORST)]
-            if not group.values(OURS, WORST) or not others:
-                continue
-            words: dict[str, list[str]] = {}
-            for head in others:
-                words.setdefault(group.judged(OURS, head), []).append(HEADS[head])
-            beside = "; ".join(f"**{word}** beside {' and '.join(names)}" for word, names in words.items())
-            where, told = f"{group.epochs}, {group.seeds}", ""
-            if numbers:
-                graph = group.graph.replace(" + ", " attacked + ")
-                where = f"{group.eps}; {where}, {graph} base samples in one graph"
-                told = f": worst case {group.numbers()}"
-            parts.append(f"{NAMES.get(data, data)}: {beside}{told} ({where})")
-    return "; ".join(parts) or "not run yet"

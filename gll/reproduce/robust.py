@@ -1,5 +1,7 @@
 """Is a GLL more robust than the heads beside it? What the records of `worst-case` say, in tables and in a sentence.
 
+After natural training the answer is that of `natural.py`.
+
 The rule is that of `verdicts.py`. Data sets, seeds and ways of training that are run later are taken up by themselves;
 so is another answer.
 """
@@ -12,20 +14,21 @@ from typing import Any, final
 
 from gll.reproduce.records import Record
 from gll.reproduce.tables import LINEAR, NONE, Shown
-from gll.reproduce.verdicts import YES, judged, relation, so_far
+from gll.reproduce.verdicts import judged, relation, so_far
 from gll.words import counted
 
 OURS, OTHERS = "GLL", ("linear", "MLP")
 NAMES = {"mnist": "MNIST", "fashionmnist": "FashionMNIST", "cifar10": "CIFAR-10"}
 HEADS = {"GLL": "a GLL", "WNLL": "WNLL", "linear": "a linear layer", "MLP": "an MLP"}
-ROBUST, EVERY_CLASS, NATURAL = "robust", "robust, every class", "natural"
-THAN = "more robust than a linear layer or an MLP"
+ROBUST, EVERY_CLASS, NATURAL, PAPER = "robust", "robust, every class", "natural", "natural, as in the paper"
 AUTO_SIGHT = "autoattack-gradients with every class"
 AT = {1: "worst case at 1x, alone", 2: "worst case at 2x, alone"}
 """Figures by the multiple of the ε of the training; *alone*: every sample in a graph of its own."""
 AUTO = {1: "AutoAttack at 1x, alone", 2: "AutoAttack at 2x, alone"}
 TOGETHER = {1: "worst case at 1x", 2: "worst case at 2x"}
-"""The same with all samples in one graph; of a head that has a graph."""
+"""The same with all samples in one graph, and without AutoAttack, of every head."""
+BROKEN = 90.0
+"""Percent: where every head has more, none is left to be called more robust."""
 
 
 def shown_mean(values: Sequence[float], digits: int = 1) -> str:
@@ -101,19 +104,27 @@ class Contest:
         """Under attack, the fewest."""
         return min(record["more"]["alone"]["samples"] for found in self.records.values() for record in found)
 
-    def judged(self, multiple: int, figures: Mapping[int, str] = AT) -> str:
-        """Is a GLL more robust than each of the others that were run, at a multiple of the ε of the training?
+    def relations(self, multiple: int, figures: Mapping[int, str] = AT) -> dict[str, str]:
+        """How a GLL compares with each of the others that were run, at a multiple of the ε of the training.
 
-        By one of its figures; the others have no graph, and so one worst case.
+        Both by the same figure, and so by the same attacks as far as a head has them.
         """
         own, others = self.values(OURS, figures[multiple]), [head for head in self.heads if head != OURS]
-        found = {HEADS[head]: relation(own, self.values(head, AT[multiple]), self.samples) for head in others}
-        return judged(found)
+        return {head: relation(own, self.values(head, figures[multiple]), self.samples) for head in others}
+
+    def judged(self, multiple: int, figures: Mapping[int, str] = AT) -> str:
+        """Is a GLL more robust than each of the others?"""
+        return judged({HEADS[head]: found for head, found in self.relations(multiple, figures).items()})
+
+    def broken(self, multiple: int) -> str:
+        """That all heads are, with the lowest and the highest mean; nothing where one is not."""
+        means = [statistics.fmean(self.values(head, AT[multiple])) for head in self.heads]
+        return f"all heads are broken ({min(means):.1f} to {max(means):.1f})" if min(means) > BROKEN else ""
 
     @property
     def answers(self) -> dict[int, str]:
         """By the multiple of the ε of the training, as so many seeds allow to say it."""
-        return {multiple: so_far(self.judged(multiple), self.fewest, self.samples) for multiple in AT}
+        return {m: self.broken(m) or so_far(self.judged(m), self.fewest, self.samples) for m in AT}
 
     @property
     def answer(self) -> str:
@@ -150,22 +161,6 @@ class Contest:
             parts.append(f"at ε = {eps:g} px **{self.answers[multiple]}**: {', '.join(numbers)}")
         return f"**{self.title}** ({self.seeds}), {'; '.join(parts)}."
 
-    def beside_weaker_attacks(self) -> str:
-        """The answer with its numbers, and what standard AutoAttack and its own gradient find of a GLL."""
-        own = self.records[OURS]
-        parts: list[str] = []
-        for multiple, eps in zip(AT, radii(own), strict=True):
-            followed = [strongest(record["more"]["alone"], eps, lambda attack: attack == "pgd") for record in own]
-            gradient = shown_mean([100 * share for share in followed if share is not None])
-            standard = shown_mean(self.values(OURS, AUTO[multiple]))
-            by = ("by standard AutoAttack ", "by its own gradient ") if not parts else ("", "")  # said once
-            weak = f"{by[0]}{standard}, {by[1]}{gradient}"
-            numbers = [f"{head} {shown_mean(self.values(head, AT[multiple]))}" for head in self.heads]
-            worst = ", ".join([f"{numbers[0]} ({weak})", *numbers[1:]])
-            parts.append(f"at ε = {eps:g} px **{self.answers[multiple]}**: worst case {worst}")
-        epochs = own[0]["config"]["train.epochs"]
-        return f"{NAMES.get(self.data, self.data)} ({epochs} epochs, {self.seeds}), {'; '.join(parts)}"
-
     @property
     def title(self) -> str:
         """The data set, and against what a GLL was trained if not against its own gradient."""
@@ -190,23 +185,22 @@ def headline(shown: Shown) -> str:
     if not found:
         return "Not run yet."
     where = [f"on {NAMES.get(c.data, c.data)} {c.answer.replace('**', '')} ({c.seeds})" for c in found]
-    return f"**An adversarially trained GLL {_more_robust(found)}: {'; '.join(where)}.**"
+    return f"**An adversarially trained GLL {more_robust(found)}: {'; '.join(where)}.**"
 
 
-def natural_alone(shown: Shown) -> str:
-    """The answer after natural training, each sample alone; with numbers."""
-    found = [contest for contest in contests(shown, NATURAL) if contest.heads]
-    if not found:
-        return "Each sample alone: not run yet."
-    told = "; ".join(contest.beside_weaker_attacks() for contest in found)
-    return f"**Each sample alone, a naturally trained GLL {_more_robust(found)}.** {told}."
-
-
-def _more_robust(found: Sequence[Contest]) -> str:
-    """Whether a GLL is, anywhere; *so far* where nothing has more than one seed."""
-    yes = [contest.judged(multiple) == YES for contest in found for multiple in AT]
+def more_robust(found: Sequence[Contest]) -> str:
+    """Than whom a GLL is, wherever somebody is left; *in part*: somewhere. *So far* where nothing has a second seed."""
+    left = [contest.relations(multiple) for contest in found for multiple in AT if not contest.broken(multiple)]
     now = "is" if any(contest.fewest > 1 for contest in found) else "is so far"
-    return f"{now}{'' if all(yes) else ', in part,' if any(yes) else ' not'} {THAN}"
+    if not left:
+        return f"{now} broken, as all heads are"
+    groups: dict[str, list[str]] = {}
+    for head in OTHERS:
+        if lower := [relations[head] == "lower" for relations in left if head in relations]:
+            word = "" if all(lower) else ", in part," if any(lower) else " not"
+            groups.setdefault(word, []).append(HEADS[head])
+    parts = [f"{word} more robust than {' or '.join(names)}" for word, names in groups.items()]
+    return now + " but".join(parts)
 
 
 def table(shown: Shown) -> str:

@@ -1,8 +1,9 @@
 """Is one model more robust than another? One rule, whichever way the answer falls.
 
-Errors are in percent. With several seeds two means differ where they are further apart than the larger of their
-standard deviations over seeds, and than `FEW`. With one seed nothing is known of that deviation: they differ *so far*
-where they are further apart than two standard errors of a difference between two shares of that many samples.
+Errors are in percent. With several seeds two means differ where Welch's t test says so at `LEVEL_OF_TEST` (of twenty
+comparisons between equal heads, about one is then called a difference), and where they are further apart than `FEW`.
+Three seeds show large differences only. With one seed nothing is known of their deviation: they differ *so far* where
+they are further apart than two standard errors of a difference between two shares of that many samples.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Mapping, Sequence
 YES, LEVEL, WEAKER = "yes", "no difference", "weaker"
 WORDS = {"lower": YES, "level": LEVEL, "higher": WEAKER}
 """Is ours more robust? By how its worst case compares."""
+LEVEL_OF_TEST = 0.05
 FEW = 0.5
 """Points: five samples of 1,000, which no verdict should hang on."""
 ROUNDING = 1e-9
@@ -23,7 +25,7 @@ ROUNDING = 1e-9
 def relation(ours: Sequence[float], theirs: Sequence[float], samples: int) -> str:
     """Lower, level or higher, by the rule above; it is the same the other way round.
 
-    >>> relation([3.4, 3.5], [2.0, 2.3], 1000), relation([70.0, 90.0], [69.0, 72.0], 1000)
+    >>> relation([3.4, 3.5], [2.0, 2.1], 1000), relation([70.0, 90.0], [69.0, 72.0], 1000)
     ('higher', 'level')
     >>> relation([3.0, 3.0], [3.3, 3.3], 1000), relation([7.9], [7.3], 1000), relation([26.5], [57.5], 1000)
     ('level', 'level', 'lower')
@@ -31,13 +33,35 @@ def relation(ours: Sequence[float], theirs: Sequence[float], samples: int) -> st
     'level'
     """
     away = statistics.fmean(ours) - statistics.fmean(theirs)
-    room = max(FEW, *(statistics.stdev(one) for one in (ours, theirs) if len(one) > 1), 0.0)
+    room = FEW
     if min(len(ours), len(theirs)) == 1:
+        spread = [statistics.stdev(one) for one in (ours, theirs) if len(one) > 1]
         shares = [min(max(statistics.fmean(one) / 100, 0.0), 1.0) for one in (ours, theirs)]
-        room = max(room, 200 * math.sqrt(sum(p * (1 - p) for p in shares) / samples))
+        room = max(room, *spread, 200 * math.sqrt(sum(p * (1 - p) for p in shares) / samples))
+    elif chance(ours, theirs) >= LEVEL_OF_TEST:
+        return "level"
     if abs(away) <= room + ROUNDING:
         return "level"
     return "lower" if away < 0 else "higher"
+
+
+def chance(ours: Sequence[float], theirs: Sequence[float]) -> float:
+    """How often seeds of two equal heads would lie at least so far apart: p of Welch's t test, two-sided.
+
+    Where neither deviates from seed to seed there is nothing to test: 0 if they differ, else 1.
+
+    >>> round(chance([1.0, 2.0, 3.0], [3.0, 4.0, 5.0]), 4)
+    0.0705
+    >>> chance([3.0, 3.0], [4.0, 4.0]), chance([3.0, 3.0], [3.0, 3.0])
+    (0.0, 1.0)
+    """
+    from scipy.stats import ttest_ind_from_stats
+
+    # By means and deviations: scipy warns of a list of equal numbers, and one is no trouble here.
+    stats = [(statistics.fmean(one), statistics.stdev(one), len(one)) for one in (ours, theirs)]
+    if stats[0][1] == stats[1][1] == 0.0:
+        return float(stats[0][0] == stats[1][0])
+    return float(ttest_ind_from_stats(*stats[0], *stats[1], equal_var=False).pvalue)
 
 
 def judged(relations: Mapping[str, str]) -> str:
