@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -176,10 +177,13 @@ def test_the_same_heads_after_two_trainings_by_the_same_attacks(module: ModuleTy
     assert f"{where} {' | '.join(joint)} | weaker beside a linear layer, no difference beside an MLP |" in lines[3]
     assert "| 1 + 1,000 | 0.1 px |" in lines[4]
     assert len(lines) == 5
-    pretend(tmp_path / "worst-case", "full", "mnist, GLL, natural", "mnist, GLL, natural", worst_case_at_1x=1.0)
-    changed = module.attacked(module.known(tmp_path))["attacked-other-training"].splitlines()
-    assert changed[3].endswith(" | yes |")
-    assert changed[2] == lines[2]
+    for head in ("GLL", "linear", "MLP"):
+        errors = {"worst_case_at_1x": 1.0 if head == "GLL" else 0.0, "worst_case_at_1x,_alone": 5.0}
+        pretend(tmp_path / "worst-case", "full", f"mnist, {head}, natural", f"mnist, {head}, natural", **errors)
+    alike = module.attacked(module.known(tmp_path))["attacked-other-training"].splitlines()
+    assert alike[3].endswith(" | weaker |")  # all in one graph, though 1.0 is less than the others have alone
+    assert alike[4].endswith(" | no difference |")
+    assert alike[2] == lines[2]
 
 
 def test_the_papers_training_one_by_one_comes_in(module: ModuleType, tmp_path: Path) -> None:
@@ -205,6 +209,27 @@ def test_the_papers_training_one_by_one_comes_in(module: ModuleType, tmp_path: P
     assert len(after["attacked-other-training"].splitlines()) == 2 + len(before["attacked-other-training"].splitlines())
     assert "| the paper's natural | MNIST | 0.1 px | GLL | 14 | 20.0 ± 0.0 | " in after["attacked-symmetry"]
     assert module.figure_of("mnist", "natural, as in the paper") == "robustness-by-attack-natural-paper.png"
+
+
+def test_a_claim_about_small_errors_needs_one(module: ModuleType, tmp_path: Path) -> None:
+    def row(claim: str) -> str:
+        return next(
+            line for line in module.attacked(module.known(tmp_path))["attacked-claims"].splitlines() if claim in line
+        )
+
+    assert "**no** on MNIST, FGSM and worst case: " in row("a small error under FGSM")
+    assert "**does not apply** on FashionMNIST, FGSM and worst case: " in row("a small error under FGSM")
+    folder = tmp_path / "adversarial"
+    for head in ("GLL", "linear"):
+        place = f"fashionmnist, {head}, natural"
+        pretend(folder, "small", place, place, FGSM=5.0, worst_case=9.0)
+    assert "**yes** on FashionMNIST, FGSM and worst case: GLL 5.0 and 9.0; " in row("a small error under FGSM")
+    told = row("the checks notice")
+    alarms, graphs, others = (
+        int(n) for n in re.findall(r"fails in (\d+) of .*: (\d+) of graph .*; (\d+) of linear", told)[0]
+    )
+    assert alarms == graphs + others
+    assert "FGSM 5.0 (paper 34.6)" in row("the paper's errors under FGSM")
 
 
 def test_one_attack_alone_stands_beside_the_worst_case(module: ModuleType, tmp_path: Path) -> None:
