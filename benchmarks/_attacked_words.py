@@ -38,6 +38,7 @@ from gll.reproduce.verdicts import so_far
 HALF = 0.5
 NOT_YET = "not run yet"
 TRAININGS = {ROBUST: "adversarial", NATURAL: "natural", PAPER: "the paper's natural"}
+TABLE = "[the table](robustness.md#mnist-the-papers-protocol)"
 SMALL = 10.0
 """Percent: what may be called a small error under FGSM."""
 
@@ -98,7 +99,7 @@ def noise(known: Known, record: dict[str, Any]) -> str:
         found: dict[str, list[tuple[int, float]]] = {}
         for group in groups(known.adversarial, "mnist", NATURAL)[:1]:
             own = group.records.get(head, [])
-            found["the table above"] = [(r["seed"], r["values"]["IFGSM"]) for r in own]
+            found[TABLE] = [(r["seed"], r["values"]["IFGSM"]) for r in own]
         rows = [row for row in record["rows"] if row["head"] == head and row["training name"] == AS_TEXT]
         plain = [row for row in rows if row["reading"]["title"] == PLAIN and row["at_test"] is None]
         asked = [row for row in plain if head != "WNLL" or row["reading"]["gradient"] == "surrogate"]

@@ -30,6 +30,7 @@ PAGES = (
     ROOT / "docs" / "augmentation.md",
     ROOT / "docs" / "measuring-robustness.md",
     ROOT / "docs" / "robustness.md",
+    ROOT / "docs" / "robustness-readings.md",
     ROOT / "docs" / "solvers.md",
     ROOT / "docs" / "training.md",
     ROOT / "docs" / "two-moons.md",
