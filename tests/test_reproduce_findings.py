@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
-from gll.reproduce.experiment import load_experiment
-from gll.reproduce.findings import Findings
+from gll.reproduce.experiment import load_all, load_experiment
+from gll.reproduce.findings import Findings, _anchor
 from gll.reproduce.kinds import kind_of
 from gll.reproduce.records import add_records
 from gll.reproduce.tables import _filled, how_far, states_of
 
+ROOT = Path(__file__).resolve().parent.parent
 CONFIG = """
 title = "heads"
 paper = "a table"
@@ -66,6 +68,8 @@ def findings(tmp_path: Path) -> Findings:
         ("run-seeds mine", "2"),
         ("seeds heads; gll", "2 seeds"),
         ("status heads", "small: 3 of 4 cells; full: not run"),
+        ("status heads; gll", "small: done; full: not run"),
+        ("status heads; mlp", "small: 1 of 2 cells; full: not run"),
     ],
 )
 def test_a_number_is_written_again(findings: Findings, mark: str, value: str) -> None:
@@ -86,6 +90,7 @@ def test_what_was_run_and_how_far_it_is(findings: Findings) -> None:
     [
         ("theirs heads", "unknown kind of number 'theirs'"),
         ("ours tails; gll; error", "unknown experiment 'tails'"),
+        ("status heads; knn", "unknown name on an axis of heads 'knn'"),
         ("ours heads; knn; error", "heads has no place 'knn'"),
         ("ours heads; gll; loss", "unknown figure of heads 'loss'"),
         ("run yours; mlp", "no run yours tested by mlp"),
@@ -119,3 +124,18 @@ def test_a_page_may_speak_of_marks() -> None:
     assert new == text.replace("old", "\nnew\n")
     with pytest.raises(ValueError, match=r"unknown experiment of docs/reproduce\.md 'tails'; choose one of heads"):
         _filled(text.replace("heads", "tails"), "all", {"heads": "new"})
+
+
+def test_the_papers_tables_and_figures_lead_to_their_experiments() -> None:
+    """Each of its 10 tables and 12 figures has a line, in the paper's order, and links lead to the sections."""
+    page = (ROOT / "docs" / "reproduce.md").read_text()
+    lines = page.partition("## In the order of the paper\n")[2].partition("\n## ")[0].splitlines()
+    firsts = [line.split("|")[1].split(",")[0].strip() for line in lines if line.startswith("| ")]
+    for kind, number in (("table", 10), ("figure", 12)):
+        assert [one for one in firsts if one.startswith(kind)] == [f"{kind} {n}" for n in range(1, number + 1)]
+    links = re.findall(r"\[`([a-z0-9-]+)`\]\(#([a-z0-9-]+)\)", "\n".join(lines))
+    assert {name for name, _ in links} == set(load_all(ROOT / "experiments"))
+    assert all(_anchor(page, name) == target for name, target in links)
+    plain = [line for line in lines if line.startswith("| ") and "](#" not in line][1:]
+    assert all("no experiment" in line for line in plain)
+    assert firsts[1:3] == ["figure 1", "figure 2"]

@@ -13,6 +13,7 @@
     paper-ratio training, testing      the same in the paper
     settings EXPERIMENT; PLACE; CONFIG what differs between the experiment at its largest scale and a config
     status EXPERIMENT                  how far it is at every scale
+    status EXPERIMENT; NAME            the same of the cells that have this name on an axis
     compared                           a line for each that was run, beside the paper
     headline, contest                  who is more robust after adversarial training: the answer, a table (`robust.py`)
     natural-contest                    who is after natural training, by the training (`natural.py`)
@@ -177,10 +178,13 @@ class Findings:
             lines.append(f"| {title} | {' | '.join(_told(key, values) for key in keys)} |")
         return _block("\n".join(lines))
 
-    def status(self, name: str) -> str:
+    def status(self, name: str, *names: str) -> str:
         """In a few words."""
         require_name("experiment", name, self.experiments)
-        return "; ".join(f"{scale}: {shown.status}" for scale, shown in self.states[name].items())
+        axes = self.experiments[name].text["axes"].values()
+        for one in names:
+            require_name(f"name on an axis of {name}", one, [known for axis in axes for known in axis])
+        return "; ".join(f"{scale}: {shown.status_of(names)}" for scale, shown in self.states[name].items())
 
     def natural_contest(self) -> str:
         """Of `worst-case`, and of `adversarial` at every scale but the smallest."""

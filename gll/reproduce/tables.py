@@ -42,6 +42,7 @@ class Shown:
         self.places = list({cell.point.name: dict(cell.point.place) for cell in planned if not cell.role}.values())
         cells = [cell for cell in planned if not cell.role]
         self.total = len(cells)
+        self.asked = [dict(cell.point.place) for cell in cells]
         # By what the cell is asked for as now: two cells may have the same settings, and so one record.
         self.found: list[tuple[dict[str, str], Record]] = [
             (dict(cell.point.place), stored[cell.key]) for cell in cells if cell.key in stored
@@ -52,9 +53,15 @@ class Shown:
     @property
     def status(self) -> str:
         """In a word."""
-        if not self.found:
-            return "not run"
-        return "done" if len(self.found) == self.total else f"{len(self.found)} of {self.total} cells"
+        return self.status_of(())
+
+    def status_of(self, names: Collection[str]) -> str:
+        """The same of the cells alone that have these names on their axes."""
+        total = sum(1 for place in self.asked if set(names) <= set(place.values()))
+        done = sum(1 for place, _ in self.found if set(names) <= set(place.values()))
+        if not done:
+            return "not run" if total else "not asked for"
+        return "done" if done == total else f"{done} of {total} cells"
 
     def values(self, place: Mapping[str, str], figure: str) -> list[float]:
         """Of every seed."""
