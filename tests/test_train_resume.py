@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from rich.console import Console
 from typer.testing import CliRunner
 
 from gll.cli import app
+from gll.train import progress
 from gll.train.checkpoint import CheckpointError
 from gll.train.config import to_toml
 from gll.train.loop import Training, new_run, train
+from gll.train.progress import Reporter
 from gll.train.runs import Run
 from tests.tiny_runs import WARM, lines, tiny
 
@@ -105,6 +110,32 @@ def test_a_second_signal_does_not_wait(tmp_path: Path, monkeypatch: pytest.Monke
     stored = run.load("train")
     assert stored is not None
     assert (stored[1]["epoch"], stored[1]["step"]) == (1, 0)
+
+
+def test_the_time_left_goes_by_this_stretch_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step takes ten seconds of a pretended clock; the steps before the signal took none of those that count."""
+    run = new_run(tiny(tmp_path, "train.epochs=3", "train.save_every=3"))
+    interrupt_at(monkeypatch, 1, 1, lambda: os.kill(os.getpid(), signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        train(run)
+    stored = run.load("train")
+    assert stored is not None
+    assert (stored[1]["epoch"], stored[1]["step"]) == (1, 2)  # of three steps
+    now, step = [0.0], Training.train_step
+
+    def slow(self: Training, batch: Any, number: int, lr: float) -> None:
+        step(self, batch, number, lr)
+        now[0] += 10
+
+    monkeypatch.setattr(Training, "train_step", slow)
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    text = io.StringIO()
+    train(Run.open(run.directory), reporter=Reporter(Console(file=text, width=200), seconds=0))
+    said = [line for line in text.getvalue().splitlines() if " left" in line]
+    assert [(line.split(":")[0], line.split(", ")[-1]) for line in said] == [
+        ("epoch 2/3", "30 s left"), ("epoch 3/3", "0 s left")
+    ]  # fmt: skip
+    assert now[0] == 40
 
 
 # Run by a process of its own, which kills itself without warning: at a step, or when half of a checkpoint is written.

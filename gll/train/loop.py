@@ -161,6 +161,8 @@ class Training:
         batches = self.batches_for(head.uses_base)
         if self.step == 0:
             self.base = self.choose_base(batches)
+        else:  # the steps of an earlier stretch
+            update.go_on(epoch + self.step / len(batches))
         self.model.train()
         # A second backward pass, where the first was in vain, is possible neither when processes average gradients
         # during the first, nor when compiled code has reused its memory.

@@ -49,7 +49,10 @@ class Reporter:
 
 @final
 class Update:
-    """Called with the number of steps done and a text of figures; adds the time left."""
+    """Called with the number of steps done and a text of figures; adds the time left.
+
+    That goes by what was done since it began: the steps of earlier stretches took none of its seconds.
+    """
 
     def __init__(
         self,
@@ -60,9 +63,14 @@ class Update:
         bar: Progress | None = None,
         task: TaskID | None = None,
     ) -> None:
-        self.reporter, self.name, self.total, self.first = reporter, name, total, done
+        self.reporter, self.name, self.total = reporter, name, total
         self.bar, self.task = bar, task
-        self.start = self.last = time.monotonic()
+        self.last = time.monotonic()
+        self.go_on(done)
+
+    def go_on(self, done: float) -> None:
+        """Time is counted from here, where so many steps were done by earlier stretches."""
+        self.first, self.start = done, time.monotonic()
 
     def __call__(self, done: float, figures: str) -> None:
         now = time.monotonic()
