@@ -321,6 +321,11 @@ def test_tables_show_ours_beside_the_papers(tiny: Experiment) -> None:
     assert "| gll | **5.00 ± 1.41** (100.00 ± 1.00) |" in text
     assert "| mlp | **1.00 ± 0.00** (0.00) |" in text
     assert "means beside the paper's, within its deviation or 0.5: 1 lower, 1 higher" in text
+    assert "; 4 s in all; " in text
+    warm = [cell for cell in kind_of(tiny).cells(tiny, "small") if cell.role]
+    beside = [{**made[0], "key": cell.key, "values": {}, "wall_s": 700.0} for cell in warm]
+    add_records(path, [*beside, {**beside[0], "key": "1" * 16, "scale": "smoke"}])
+    assert "; 4 s in all, and 1,400 s of warm-ups; " in tables.table(tables.Shown(tiny, "small"))
     assert add_records(path, [made[0] | {"values": {"error": 9.0}}]) == 0  # not later
     assert add_records(path, [made[0] | {"values": {"error": 9.0}, "date": "2"}]) == 1
     old = {**made[0], "key": "0" * 16}

@@ -47,6 +47,8 @@ class Shown:
         self.found: list[tuple[dict[str, str], Record]] = [
             (dict(cell.point.place), stored[cell.key]) for cell in cells if cell.key in stored
         ]
+        warm = dict.fromkeys(cell.key for cell in planned if cell.role)
+        self.warm_ups = [stored[key] for key in warm if key in stored]
         keys = {cell.key for cell in planned}
         self.old = sum(1 for record in stored.values() if record["scale"] == scale and record["key"] not in keys)
 
@@ -172,7 +174,9 @@ def provenance(shown: Shown) -> str:
     parts.append("commits " + ", ".join(sorted({c for r in records for c in r["commit"].split(", ")})))
     parts.append(", ".join(sorted({r["device"] for r in records})))
     parts.append("torch " + ", ".join(sorted({r["versions"]["torch"] for r in records})))
-    parts.append(f"{sum(r['wall_s'] for r in records):,.0f} s in all")
+    warm_ups = sum(r["wall_s"] for r in shown.warm_ups)
+    beside = f", and {warm_ups:,.0f} s of warm-ups" if warm_ups else ""
+    parts.append(f"{sum(r['wall_s'] for r in records):,.0f} s in all{beside}")
     taken = Counter(r["taken_from"] for r in records if "taken_from" in r)
     parts += [f"{counted(number, 'cell')} of these taken from `{name}`" for name, number in sorted(taken.items())]
     if found := told_verdicts(shown):
