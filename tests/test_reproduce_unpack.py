@@ -320,6 +320,7 @@ def test_a_warm_up_must_have_its_own_record(tmp_path: Path) -> None:
         code, text = unpack(experiment, written(tmp_path / "a.tar.gz", FIRST, *members))
         assert (code, said_of_it in text) == (0, True), text
         assert (tmp_path / "work" / warm.path / "record.json").is_file() == (key == warm.key)
+    assert not (experiment.folder / "results.json").exists(), "it has too little in it to stand there"
 
 
 def test_what_was_here_comes_back_where_it_cannot_be_replaced(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -26,7 +27,7 @@ from gll.reproduce import work as working
 from gll.reproduce.command import PARENT
 from gll.reproduce.experiment import Experiment, load_experiment
 from gll.reproduce.limit import Limit
-from gll.reproduce.records import claimed, read_records
+from gll.reproduce.records import claimed, read_records, write_json
 from gll.reproduce.state import note_begin
 from gll.reproduce.work import Work
 from gll.train.progress import Reporter
@@ -262,3 +263,62 @@ def test_the_limit_works_where_a_shell_has_the_signal_ignored(monkeypatch: pytes
     with Limit(None, os.getppid()) as mine:
         time.sleep(0.1)
     assert not mine.orphaned
+
+
+# Records that results.json has lost -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("by", ["run", "merge"])
+def test_records_that_results_json_has_lost_are_put_back(
+    counts: Experiment, by: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    results, other = counts.folder / "results.json", tmp_path / "other"
+    assert invoked(counts, "--scale", "small", "--only", "seed 0").exit_code == 0
+    shutil.copytree(counts.folder.parent, other)
+    early = results.read_text()
+    assert invoked(counts, "--scale", "small").exit_code == 0
+    whole = results.read_text()
+    monkeypatch.setattr("gll.reproduce.parameter_cells.ParametersKind.run", None)  # nothing is run again
+
+    def again() -> Result:
+        if by == "run":
+            return invoked(counts, "--scale", "small", "--only", "first, seed 0")
+        where = ["--experiments", str(counts.folder.parent), "--work", str(tmp_path / "work")]
+        return CliRunner().invoke(app, ["reproduce", "--merge", str(other), *where])
+
+    results.write_text(early)
+    found = again()
+    assert found.exit_code == 0, found.output
+    assert "2 records put back into results.json from" in said(found)
+    assert results.read_text() == whole
+    results.unlink()
+    assert f"{4 if by == 'run' else 2} records put back" in said(again()), "the merged ones are there by then"
+    assert results.read_text() == whole
+    assert "put back" not in said(again())
+
+
+def test_of_two_records_the_later_stays(counts: Experiment) -> None:
+    """Whichever side it is on."""
+    invoked(counts, "--scale", "small", "--only", "first, seed 0")
+    results = counts.folder / "results.json"
+    ours = next(iter(read_records(results).values()))
+    for date, kept in (("2000", ours), ("9999", ours | {"date": "9999"})):
+        write_json(results, {"format": "gll.results 1", "records": [ours | {"date": date}]})
+        invoked(counts, "--scale", "small", "--only", "first, seed 0")
+        assert read_records(results) == {ours["key"]: kept}
+
+
+def test_what_is_no_record_of_this_results_json_is_not_put_back(counts: Experiment) -> None:
+    """Those of smoke, and of another experiment: it has its own file."""
+    assert invoked(counts).exit_code == 0
+    smoke = Work(counts, "smoke", counts.folder.parent.parent / "work", "cpu", Reporter(None))
+    assert len(smoke.done()) == 2
+    smoke.put_back()
+    work = work_on(counts)
+    assert work.run() == []
+    for cell in work.cells:
+        file = work.folder(cell) / "record.json"
+        file.write_text(file.read_text().replace('"experiment": "counts"', '"experiment": "other"'))
+    (counts.folder / "results.json").unlink()
+    work.put_back()
+    assert not (counts.folder / "results.json").exists()

@@ -20,7 +20,7 @@ from gll.reproduce.experiment import SCALES, Experiment, ExperimentError, load_a
 from gll.reproduce.kinds import kind_of
 from gll.reproduce.limit import Limit
 from gll.reproduce.listing import show_cells
-from gll.reproduce.merge import merge
+from gll.reproduce.merge import merge, put_all_back
 from gll.reproduce.pack import Choice, pack
 from gll.reproduce.show import show_list, show_run
 from gll.reproduce.tables import pages
@@ -132,6 +132,8 @@ def run_reproduce(request: Request, console: Console) -> int:
         merge(experiments, request.merge, console)
     if request.unpack is not None:
         unpack(experiments, request.work, request.unpack, console)
+    if request.merge is not None or request.unpack is not None:
+        put_all_back(experiments, request.work, console)
     code = run_experiments(experiments, request, console) if request.cells_asked else 0
     if request.figures:
         from gll.reproduce.figures import draw_all
@@ -258,6 +260,8 @@ def works_of(experiments: Mapping[str, Experiment], request: Request, console: C
         raise ExperimentError("; ".join(nothing))
     for said in nothing:
         errors.print(said_by("reproduce", said, "yellow"))
+    for work in works:
+        work.put_back()
     for work in works:
         work.take_over()
         begun = work.begun()

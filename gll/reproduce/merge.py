@@ -12,15 +12,9 @@ from rich.text import Text
 from gll.files import complete_file
 from gll.reproduce.experiment import Experiment, ExperimentError
 from gll.reproduce.kinds import kind_of
-from gll.reproduce.records import Record, add_records, read_records
+from gll.reproduce.records import FIELDS, Record, add_records, put_back, read_records
 from gll.reproduce.taken import take_over
 from gll.words import counted
-
-FIELDS = (
-    *("experiment", "scale", "cell", "place", "role", "seed", "values", "more"),
-    *("config", "commit", "device", "wall_s", "versions", "date"),
-)
-"""That a record must have to stand in a table."""
 
 
 def merge(experiments: Mapping[str, Experiment], folder: Path, console: Console) -> None:
@@ -65,6 +59,15 @@ def _require_whole(records: Iterable[Record], name: str, path: Path) -> None:
             raise ExperimentError(f"{path} cannot be read: its record {record['key']} has no {missing[0]}")
         if record["experiment"] != name:
             raise ExperimentError(f"{path} holds records of {record['experiment']}, not of {name}")
+
+
+def put_all_back(experiments: Mapping[str, Experiment], work: Path, console: Console) -> None:
+    """Put finished cells of all experiments into results.json where they are missing there."""
+    for name, experiment in experiments.items():
+        cells = [cell for scale in experiment.scales for cell in kind_of(experiment).cells(experiment, scale)]
+        if number := put_back(experiment, cells, work):
+            said = f"{name}: {counted(number, 'record')} put back into results.json from {work}"
+            console.print(Text(said), soft_wrap=True)
 
 
 def share(experiments: Mapping[str, Experiment], console: Console) -> None:

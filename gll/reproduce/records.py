@@ -18,6 +18,11 @@ from gll.reproduce.experiment import Cell, Experiment, ExperimentError
 
 FORMAT = "gll.results 1"
 Record = dict[str, Any]
+FIELDS = (
+    *("experiment", "scale", "cell", "place", "role", "seed", "values", "more"),
+    *("config", "commit", "device", "wall_s", "versions", "date"),
+)
+"""That a record must have to stand in a table."""
 
 
 def read_records(path: Path) -> dict[str, Record]:
@@ -64,6 +69,28 @@ def done_records(experiment: Experiment, cells: Iterable[Cell], work: Path) -> d
         if record is not None:
             found[cell.key] = record
     return found
+
+
+def put_back(experiment: Experiment, cells: Iterable[Cell], work: Path) -> int:
+    """Put finished records of these cells' folders into a results.json that has lost them, or has older ones.
+
+    What is done is then what tables show, whatever became of the file: removed, or replaced by an earlier one. Records
+    of smoke are in no results.json, and a warm-up that another experiment has run is in that of the other alone.
+
+    Returns:
+        How many were put there.
+    """
+    path = experiment.folder / "results.json"
+    there, lost = read_records(path), list[Record]()
+    for cell in cells:
+        own = None if cell.scale == "smoke" else read_record(work / cell.path)
+        if own is None or not own.keys() >= {"key", *FIELDS}:  # a warm-up from elsewhere need not be whole to be used
+            continue
+        if (own["key"], own["experiment"]) != (cell.key, experiment.name):
+            continue
+        if cell.key not in there or own["date"] > there[cell.key]["date"]:
+            lost.append(own)
+    return add_records(path, lost) if lost else 0
 
 
 def read_record(folder: Path) -> Record | None:

@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any, final
 from gll.files import complete_file
 from gll.reproduce.experiment import Cell, Experiment, ExperimentError
 from gll.reproduce.kinds import AbstractKind, Outcome, Place, kind_of
-from gll.reproduce.records import Record, add_records, claimed, done_records, read_record, write_json
+from gll.reproduce.records import Record, add_records, claimed, done_records, put_back, read_record, write_json
 from gll.reproduce.state import NEED_FAILED, error_of, grouped, holder, note_begin, stopped
 from gll.reproduce.taken import take_over
+from gll.words import counted
 
 if TYPE_CHECKING:
     from gll.train.progress import Reporter
@@ -80,6 +81,12 @@ class Work:
     def begun(self) -> list[Cell]:
         """Cells that were stopped before they were finished. One that has failed is simply tried again."""
         return [cell for cell in self.todo() if stopped(self.folder(cell))]
+
+    def put_back(self) -> None:
+        """Put finished cells into results.json where they are missing there."""
+        if number := put_back(self.experiment, self.cells, self.root):
+            said = f"{self.experiment.name} ({self.scale}): {counted(number, 'record')} put back into results.json"
+            self.reporter.say(f"{said} from {self.root}")
 
     def take_over(self) -> None:
         """Take what is asked for and not finished from other experiments that have it."""
