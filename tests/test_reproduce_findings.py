@@ -12,7 +12,7 @@ from gll.reproduce.experiment import load_all, load_experiment
 from gll.reproduce.findings import Findings, _anchor
 from gll.reproduce.kinds import kind_of
 from gll.reproduce.records import add_records
-from gll.reproduce.tables import _filled, how_far, states_of
+from gll.reproduce.tables import _filled, how_far, states_of, table
 
 ROOT = Path(__file__).resolve().parent.parent
 CONFIG = """
@@ -77,6 +77,24 @@ def test_a_number_is_written_again(findings: Findings, mark: str, value: str) ->
     new = f"It is <!-- {mark} -->{value}<!-- end -->, and <!-- ratio train -->**1.5 to 2.5**<!-- end --> there."
     assert findings.filled(old) == new
     assert findings.filled(new) == new
+
+
+def test_what_a_scale_leaves_out_is_named(tmp_path: Path) -> None:
+    """What the paper has: whole names on an axis, and single places. What is not in the paper is not missed."""
+    folder = tmp_path / "heads"
+    folder.mkdir()
+    config = CONFIG.partition("[scales.small]")[0].replace('rows = ["head"]', 'rows = ["head", "data"]')
+    config += "[axes.data]\na = []\nb = []\nc = []\n"
+    config += '[scales.small]\nseeds = [0]\nwithout = ["gll, a"]\nonly = { data = ["a", "b"] }\n'
+    (folder / "config.toml").write_text(config)
+    known = {f"{head}, {data}": {"error": 1.0} for head in ("gll", "mlp") for data in "abc"}
+    (folder / "expected.json").write_text(json.dumps({"values": known}))
+    shown = states_of(load_experiment(folder))["small"]
+    assert "Of the paper's 6 places this scale asks for 3, and leaves out data *c*; gll, a.\n\n<small>" in table(shown)
+    del known["mlp, c"], known["gll, c"], known["gll, a"]
+    (folder / "expected.json").write_text(json.dumps({"values": known}))
+    assert "leaves out" not in table(states_of(load_experiment(folder))["small"])
+    assert "Not run yet, and not shown: 3 of 3 places (gll, b; mlp, a; mlp, b)." in table(shown)
 
 
 def test_what_was_run_and_how_far_it_is(findings: Findings) -> None:

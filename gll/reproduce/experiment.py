@@ -187,6 +187,10 @@ class Experiment:
             late = [text for axis, name in place for text in more.get(axis, {}).get(name, ())]
             yield Point(place, seed, (*shared, *own, *at.get("set", ()), *late))
 
+    def places(self) -> Iterator[dict[str, str]]:
+        """Every place of the grid, whether a scale asks for it or not."""
+        return _grid(self.text["axes"])
+
     @contextmanager
     def named(self, point: Point) -> Iterator[None]:
         """What is wrong with the settings of a point is told with the file that says them.
@@ -299,8 +303,11 @@ def _check_expected(text: Mapping[str, Any], expected: Mapping[str, Any]) -> Non
 
 
 def _places(text: Mapping[str, Any]) -> set[str]:
-    axes = text["axes"]
-    return {name_of(dict(zip(axes, names, strict=True))) for names in itertools.product(*axes.values())}
+    return {name_of(place) for place in _grid(text["axes"])}
+
+
+def _grid(axes: Mapping[str, Any]) -> Iterator[dict[str, str]]:
+    return (dict(zip(axes, names, strict=True)) for names in itertools.product(*axes.values()))
 
 
 def _require_names(what: str, names: object) -> None:

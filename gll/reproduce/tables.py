@@ -15,6 +15,7 @@ from typing import Any, final
 
 from gll.names import require_name
 from gll.reproduce.experiment import Experiment, name_of
+from gll.reproduce.gaps import not_asked, not_run
 from gll.reproduce.kinds import kind_of
 from gll.reproduce.records import Record, read_records
 from gll.words import counted
@@ -122,9 +123,8 @@ def table(shown: Shown) -> str:
             cells.append(entry(ours, theirs, digits_of(experiment, figure)))
             counts |= {len({record["seed"] for at, record in shown.found if at == place})} - {0}
         lines.append(f"| {' | '.join([*row, *cells, _range(counts)])} |")
-    left = len(shown.places) - len({name_of(place) for place in ran})
-    missing = [f"Not run yet, and not shown: {left} of {len(shown.places)} places."] if left else []
-    return "\n".join([*lines, "", *missing, *([""] if missing else []), provenance(shown)])
+    gaps = [not_run(shown.places, ran), not_asked(experiment, shown.places)]
+    return "\n".join([*lines, "", *(line for gap in gaps if gap for line in (gap, "")), provenance(shown)])
 
 
 def by_class(shown: Shown) -> str:
