@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
-import os
 import platform
-import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,18 +15,13 @@ import scipy
 import torch
 
 import gll
+from gll.commit import commit_of
 
 
 def environment(device: str = "cpu") -> dict[str, Any]:
     """Where and on what a figure was measured."""
-    git = subprocess.run(
-        ["git", "describe", "--always", "--dirty", "--abbrev=12"],
-        capture_output=True,
-        text=True,
-        cwd=Path(__file__).parent,
-    )
     return {
-        "commit": os.environ.get("GLL_COMMIT") or git.stdout.strip() or "unknown",
+        "commit": commit_of(Path(__file__).parent),
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "device": torch.cuda.get_device_name() if device == "cuda" else f"{platform.machine()} cpu",
         "threads": torch.get_num_threads(),

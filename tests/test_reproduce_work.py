@@ -322,3 +322,13 @@ def test_what_is_no_record_of_this_results_json_is_not_put_back(counts: Experime
     (counts.folder / "results.json").unlink()
     work.put_back()
     assert not (counts.folder / "results.json").exists()
+
+
+def test_a_record_names_the_commit_whatever_the_command_has_written(
+    counts: Experiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gll.train.runs.commit_of", lambda _, besides: f"all but {', '.join(besides)}")
+    assert work_on(counts, "first", "seed 0").run() == []
+    (record,) = read_records(counts.folder / "results.json").values()
+    assert record["commit"] == f"all but {', '.join(working.WRITTEN)}"
+    assert "experiments/*/results.json" in working.WRITTEN

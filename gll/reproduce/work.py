@@ -28,6 +28,11 @@ if TYPE_CHECKING:
     from gll.train.progress import Reporter
 
 LOOK_SECONDS = 2.0  # between two looks at whether another process is done with what is needed
+WRITTEN = (
+    *("experiments/*/results.json", "experiments/*/arrays/*", "experiments/README.md"),
+    *("docs/figures/reproduce-*", "docs/reproduce.md", "docs/what-we-found.md"),
+)
+"""What `gll reproduce` writes itself: it changes with every cell, and no cell comes out otherwise for it."""
 
 
 @final
@@ -177,7 +182,7 @@ class Work:
 
         folder, name = self.folder(cell), f"{self.experiment.name} ({self.scale}): {cell.title}"
         place = Place(folder, None if need is None else self.folder(need), self.device, self.reporter)
-        where, begun = environment(), time.monotonic()
+        where, begun = environment(WRITTEN), time.monotonic()
         before, problem = note_begin(folder), ""
         again = f"; last time it failed: {before['error']['text']}" if "error" in before else ""
         self.reporter.say(name + again)

@@ -24,9 +24,8 @@ import math
 import os
 import platform
 import shutil
-import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +39,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 import gll
+from gll.commit import commit_of
 from gll.data.fingerprint import changes, fingerprint
 from gll.data.samples import TrainTest
 from gll.data.splits import LabelSplit
@@ -307,21 +307,15 @@ def write_json(path: Path, record: Mapping[str, Any]) -> None:
         temporary.write_text(json.dumps(record, indent=1, allow_nan=False) + "\n", encoding="utf-8")
 
 
-def environment() -> dict[str, Any]:
-    """On what a run was made. GLL_COMMIT names the commit where there is no git."""
-    try:
-        git = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=12"],
-            capture_output=True,
-            text=True,
-            cwd=Path(gll.__file__).parent,
-            timeout=10,
-        ).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        git = ""
+def environment(besides: Sequence[str] = ()) -> dict[str, Any]:
+    """On what a run was made. GLL_COMMIT names the commit where there is no git.
+
+    Args:
+        besides: files that may differ from the commit; see `commit_of`.
+    """
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "commit": os.environ.get("GLL_COMMIT") or git or "unknown",
+        "commit": commit_of(Path(gll.__file__).parent, besides),
         "machine": f"{platform.system()} {platform.machine()}",
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "threads": torch.get_num_threads(),
