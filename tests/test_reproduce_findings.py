@@ -104,6 +104,24 @@ def test_what_was_run_and_how_far_it_is(findings: Findings) -> None:
 
 
 @pytest.mark.parametrize(
+    ("better", "known", "told"),
+    [
+        ('better = "lower", ', '{"gll": {"error": 9.0}}', "0 | 1 lower"),
+        ("", '{"gll": {"error": 9.0}}', " | not judged"),
+        ("", "{}", " | none to compare"),
+        ('better = "lower", ', "{}", " | none to compare"),
+    ],
+)
+def test_values_that_are_not_judged_are_told_from_none(findings: Findings, better: str, known: str, told: str) -> None:
+    folder = findings.experiments["heads"].folder
+    (folder / "config.toml").write_text(CONFIG.replace('better = "lower", ', better))
+    (folder / "expected.json").write_text(f'{{"values": {known}}}')
+    heads = load_experiment(folder)
+    again = Findings({"heads": heads}, {"heads": states_of(heads)}, folder, folder)
+    assert f"| small | 3 of 4 | {told} |" in again.compared("## Heads\n\n<!-- experiment heads -->\n")
+
+
+@pytest.mark.parametrize(
     ("mark", "message"),
     [
         ("theirs heads", "unknown kind of number 'theirs'"),

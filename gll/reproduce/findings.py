@@ -40,6 +40,7 @@ from gll.words import counted
 MARK = re.compile(r"(<!-- ([a-z-]+)(?: ([^>]*?))? -->).*?(<!-- end -->)", re.DOTALL)
 SECTIONS = ("experiments", "experiment")
 NOT_RUN = "not run yet"
+NO_VALUES = "none to compare"
 # Keys of a config that decide a result, as a reader would call them; the rest of a table of settings goes by its key.
 CALLED = {
     "warmup.epochs": "warm-up, epochs",
@@ -200,9 +201,8 @@ class Findings:
                 if shown.found:
                     counts, room = told_verdicts(shown), f"{tolerance(self.experiments[name]):g}"
                     cells = f"{len(shown.found)} of {shown.total} | {room if counts else ''}"
-                    lines.append(
-                        f"| [`{name}`](#{_anchor(page, name)}) | {scale} | {cells} | {counts or 'none to compare'} |"
-                    )
+                    known = "not judged" if shown.experiment.expected["values"] and not shown.judged else NO_VALUES
+                    lines.append(f"| [`{name}`](#{_anchor(page, name)}) | {scale} | {cells} | {counts or known} |")
         return _block("\n".join(lines))
 
     def _largest(self, name: str) -> Shown:

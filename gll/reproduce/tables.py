@@ -54,6 +54,11 @@ class Shown:
         self.old = sum(1 for record in stored.values() if record["scale"] == scale and record["key"] not in keys)
 
     @property
+    def judged(self) -> bool:
+        """Whether means are counted as lower or higher than those of expected.json: config.toml says what is better."""
+        return "better" in self.experiment.text["table"]
+
+    @property
     def status(self) -> str:
         """In a word."""
         return self.status_of(())
@@ -79,7 +84,7 @@ def verdicts(shown: Shown) -> dict[str, int]:
     to be better: under a weak attack it is a mark of the attack. None are counted where config.toml has no `better`.
     """
     experiment = shown.experiment
-    counts = dict.fromkeys(("lower", "agree", "higher"), 0) if experiment.text["table"].get("better") else {}
+    counts = dict.fromkeys(("lower", "agree", "higher"), 0) if shown.judged else {}
     for place in shown.places:
         for figure in experiment.text["table"]["figures"] if counts else ():
             paper, ours = experiment.paper(name_of(place), figure), shown.values(place, figure)
