@@ -6,11 +6,13 @@ import copy
 import dataclasses
 import io
 import os
+import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,6 +25,7 @@ from gll.cli import app
 from gll.data.datasets import TrainTest, load
 from gll.data.splits import LabelSplit, split_labels
 from gll.nn.encoders import create_encoder
+from gll.train import progress
 from gll.train.config import Config, from_toml
 from gll.train.contrastive import Contrastive
 from gll.train.distributed import Ranks
@@ -147,6 +150,62 @@ def test_a_killed_warm_up_goes_on_to_the_same_numbers(
     assert same(whole.projection, again.projection)
     assert (whole.kept, whole.table) == (again.kept, again.table)
     assert metrics(run) == metrics(run2)
+
+
+def forgetful(make: Callable[[], nn.Module]) -> Callable[[], nn.Module]:
+    """With dropout, which draws from PyTorch's own generator step by step."""
+
+    def made() -> nn.Module:
+        inner = make()
+        encoder = nn.Sequential(inner, nn.Dropout(0.3))
+        encoder.feature_dim = inner.feature_dim
+        return encoder
+
+    return made
+
+
+def signal_at(monkeypatch: pytest.MonkeyPatch, place: int, now: list[float]) -> None:
+    """SIGINT during a step, once; a step takes ten seconds of a pretended clock."""
+    step, steps = Contrastive._step, 0
+
+    def signalled(self: Contrastive, index: Tensor, views: torch.Generator) -> Tensor:
+        nonlocal steps
+        steps += 1
+        if steps == place:
+            os.kill(os.getpid(), signal.SIGINT)
+        now[0] += 10
+        return step(self, index, views)
+
+    monkeypatch.setattr(Contrastive, "_step", signalled)
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+
+@pytest.mark.parametrize(
+    ("place", "stands", "left"), [(1, (0, 1), 40), (3, (1, 0), 20), (5, (1, 2), 0), (6, (2, 0), None)]
+)
+def test_a_warm_up_stopped_by_a_signal_keeps_its_steps(
+    place: int, stands: tuple[int, int], left: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before any checkpoint is due: in an epoch of three steps, at its end, and at the very end."""
+    monkeypatch.setitem(globals(), "network", forgetful(network))
+    whole, encoder, run = start(tmp_path / "whole", "warmup.save_every=10")()
+    go, now, out = start(tmp_path / "cut", "warmup.save_every=10"), [0.0], io.StringIO()
+    signal_at(monkeypatch, place, now)
+    with pytest.raises(KeyboardInterrupt):
+        go()
+    stored = Run.open(tmp_path / "cut").load("warmup-0.5")
+    assert stored is not None
+    assert (stored[1]["epoch"], stored[1]["step"]) == stands
+    assert now[0] == 10 * place
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    again, resumed, run2 = go(reporter=Reporter(Console(file=out, width=200), seconds=0))
+    assert now[0] == 60  # no step is done twice
+    assert same(encoder, resumed)
+    assert same(whole.projection, again.projection)
+    assert (whole.kept, whole.table) == (again.kept, again.table)
+    assert metrics(run) == metrics(run2)
+    said = [line for line in out.getvalue().splitlines() if " left" in line]
+    assert [line.split(", ")[-1] for line in said[:1]] == ([] if left is None else [f"{left} s left"])
 
 
 def test_two_warm_ups_are_the_same_bit_by_bit_and_another_seed_is_another(tmp_path: Path) -> None:

@@ -49,15 +49,14 @@ def position(folder: Path) -> tuple[int, ...]:
     """How far a cell is. Of two positions of one cell the larger is further along; zeros: nothing to go on from.
 
     Not by seconds, of which another machine needs others, but by what it goes on from: whether it is finished, and
-    whether its training is; attacked samples; lines of metrics at the last checkpoint, and steps of training after
-    them; epochs of a study of two moons.
+    whether its training is; attacked samples; lines of metrics at the last checkpoint, and steps after them; epochs
+    of a study of two moons.
     """
     run, lines, step = folder / "run", 0, 0
     for path in (run / "checkpoints").glob("*.safetensors"):
         state = _state(path)
         lines = max(lines, _lines(run / "metrics.jsonl", _number(state, "metrics")))
-        if path.name == TRAINED:
-            step = _number(state.get("state"), "step")
+        step = max(step, _number(state.get("state"), "step"))  # all are at 0 but that which is at work
     attacked = sum(_attacked(path) for path in folder.glob("*/**/cells/*.json"))
     done = [(folder / "record.json").is_file(), (run / "result.json").is_file()]
     return (*map(int, done), attacked, lines, step, _number(_state(folder / "study.safetensors"), "epoch"))

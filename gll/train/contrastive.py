@@ -7,9 +7,11 @@ The loop is in `Contrastive.run`, one step of it in `_step`. What surrounds it (
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -24,12 +26,13 @@ from gll.train.checkpoint import load_state
 from gll.train.config import Config
 from gll.train.distributed import Ranks
 from gll.train.finite import NonFiniteError
+from gll.train.interrupt import Interrupt
 from gll.train.optimize import learning_rate, load_optimizer, make_optimizer, optimizer_tensors, set_learning_rate
 from gll.train.progress import Reporter, Update
 from gll.train.runs import Run, same_processes
 from gll.train.watch import Look, Watch
 
-READ = 20  # steps between two readings of the loss: each waits for the device
+READ = 20  # steps between two readings of the loss, where each waits for the device
 
 
 @final
@@ -100,7 +103,11 @@ class Contrastive:
         self.augment = augmentation_from_name(w.augment)
         self.batch = min(w.batch, n)
         self.steps = w.steps or n // self.batch
-        self.epoch = 0
+        self.read = READ if self.device.type == "cuda" else 1
+        self.epoch, self.step = 0, 0  # what comes next
+        self.total = torch.zeros(3, device=self.device)  # loss, SimCLR and SupCon of the epoch so far
+        self.seconds = 0.0  # that earlier stretches took for the epoch
+        self.random: dict[str, Tensor] = {}  # states of PyTorch's generators, to go on in the middle of an epoch
         self.best: Look | None = None
         self.last: Look | None = None
         self.worse = 0  # looks since the best one
@@ -108,58 +115,82 @@ class Contrastive:
         self.kept_state: dict[str, Tensor] = {}
 
     def run(self) -> Candidate:
-        """Train to the end, or go on where the checkpoint is; the networks end in the state that is kept."""
-        w, run = self.task.config.warmup, self.task.run
+        """Train to the end, or go on where the checkpoint is; the networks end in the state that is kept.
+
+        Raises:
+            KeyboardInterrupt: after Ctrl-C or SIGTERM. One process alone writes a checkpoint first.
+        """
+        run = self.task.run
         stored = run.load(self.name)
         if stored is not None:
             same_processes(run, stored[1], self.task.ranks)
             self._restore(*stored)
             if stored[1]["done"]:
                 return self.kept
+            step = f", step {self.step}" if self.step else ""
+            self.task.reporter.say(f"warm-up, γ = {self.gamma:g}: going on after epoch {self.epoch}{step}")
+        interrupt = Interrupt()
+        # Several processes would have to agree where to stop, so there it stops at once.
+        with interrupt if self.task.ranks.world == 1 else nullcontext():
+            self._run_epochs(interrupt, first=stored is None)
+            self.kept = dataclasses.replace(self.kept, epochs=self.epoch)
+            self.networks.load_state_dict(self.kept_state)
+            self._save(done=True)
+        if interrupt.asked:
+            raise KeyboardInterrupt
+        return self.kept
+
+    def _run_epochs(self, interrupt: Interrupt, *, first: bool) -> None:
+        """All that are still to be done; if it is the first stretch, the graph is looked at before."""
+        w, run = self.task.config.warmup, self.task.run
         with self.task.reporter.task(f"warm-up, γ = {self.gamma:g}", w.epochs * self.steps, self._steps_done) as update:
-            if stored is None and (line := self._look()):
+            if first and (line := self._look()):
                 run.log(phase="warmup", gamma=self.gamma, epoch=0, **line)
             while self.epoch < w.epochs and not 0 < w.patience <= self.worse:
-                start = time.perf_counter()
-                line = self._train_epoch(update)
-                line["seconds"] = time.perf_counter() - start
+                line = self._train_epoch(update, interrupt)
                 line["images_per_second"] = self.steps * self.batch / line["seconds"]
-                self.epoch += 1
+                self.epoch, self.step, self.seconds = self.epoch + 1, 0, 0.0
                 if self.epoch % w.every == 0 or self.epoch == w.epochs:
                     line |= self._look()
                 run.log(phase="warmup", gamma=self.gamma, epoch=self.epoch, **line)
-                if self.epoch % w.save_every == 0 and self.epoch < w.epochs:
+                if (interrupt.asked or self.epoch % w.save_every == 0) and self.epoch < w.epochs:
                     self._save(done=False)
-        self.kept = dataclasses.replace(self.kept, epochs=self.epoch)
-        self.networks.load_state_dict(self.kept_state)
-        self._save(done=True)
-        return self.kept
+                    if interrupt.asked:
+                        raise KeyboardInterrupt
 
     @property
     def _steps_done(self) -> int:
-        return self.epoch * self.steps
+        return self.epoch * self.steps + self.step
 
-    def _train_epoch(self, update: Update) -> dict[str, Any]:
-        """One epoch; what the metrics say of it."""
+    def _train_epoch(self, update: Update, interrupt: Interrupt) -> dict[str, Any]:
+        """What is still to be done of an epoch; what the metrics say of it."""
         w, seed, rank = self.task.config.warmup, self.task.config.seed, self.task.ranks.rank
         torch.manual_seed(derived_seed(seed, "warmup", "epoch", self.epoch, rank))  # dropout, if there is any
         self.networks.train()
-        total = torch.zeros(3, device=self.device)
-        lr, start = 0.0, time.perf_counter()
-        for step, index in enumerate(self._batches()):
-            lr = learning_rate(w, self._steps_done + step, self.steps)
+        if self.step == 0:
+            self.total = torch.zeros(3, device=self.device)
+        else:
+            _set_random(self.random, self.device)
+        lr, start, first = 0.0, time.perf_counter(), self.step
+        for step, index in itertools.islice(enumerate(self._batches()), first, None):
+            lr = learning_rate(w, self._steps_done, self.steps)
             set_learning_rate(self.optimizer, lr)
             views = generator(seed, "warmup", "views", self.epoch, step, rank)  # on the CPU: nothing waits for it
-            total += self._step(index, views)
-            done = step + 1
-            if done % READ == 0 or done == self.steps:
-                loss = self._finite(float(total[0]) / done, step, lr)
-                speed = done * self.batch / (time.perf_counter() - start)
-                update(self._steps_done + done, f"loss {loss:.4f}{self._last_error()}, {speed:,.0f} images/s")
+            self.total += self._step(index, views)
+            self.step = step + 1
+            stop = interrupt.asked and self.step < self.steps
+            if self.step % self.read == 0 or self.step == self.steps or stop:
+                loss = self._finite(float(self.total[0]) / self.step, step, lr)
+                speed = (self.step - first) * self.batch / (time.perf_counter() - start)
+                update(self._steps_done, f"loss {loss:.4f}{self._last_error()}, {speed:,.0f} images/s")
+            if stop:
+                self.seconds += time.perf_counter() - start
+                self._save(done=False)
+                raise KeyboardInterrupt
         self._finite_parameters(lr)
-        loss, sim, sup = (total / self.steps).tolist()
+        loss, sim, sup = (self.total / self.steps).tolist()
         both = ({"simclr": sim} if self.gamma > 0 else {}) | ({"supcon": sup} if self.gamma < 1 else {})
-        return {"loss": loss, **both, "lr": lr}
+        return {"loss": loss, **both, "lr": lr, "seconds": self.seconds + time.perf_counter() - start}
 
     def _step(self, index: Tensor, views: torch.Generator) -> Tensor:
         """One step on the samples of `index`; (3,) loss, SimCLR and SupCon, still on the device."""
@@ -259,9 +290,11 @@ class Contrastive:
         tensors = dict(self.networks.state_dict())
         if not done:
             tensors |= {f"kept.{k}": v for k, v in self.kept_state.items()} | optimizer_tensors(self.optimizer)
+            tensors |= {"total": self.total} | _random(self.device) if self.step else {}
         looks = {"best": _record(self.best), "last": _record(self.last)}
-        state = {"done": done, "epoch": self.epoch, "worse": self.worse, "kept": dataclasses.asdict(self.kept), **looks}
-        state["processes"] = self.task.ranks.world
+        state: dict[str, Any] = {"done": done}
+        state |= {"epoch": self.epoch, "worse": self.worse, "kept": dataclasses.asdict(self.kept), **looks}
+        state |= {"step": self.step, "seconds": self.seconds, "processes": self.task.ranks.world}
         try:
             self.task.run.save(self.name, tensors, state)
         except ValueError as error:  # the state of the optimizer: all else was looked at
@@ -277,6 +310,10 @@ class Contrastive:
         self.kept = candidate_from(state["kept"])
         self.kept_state = {k[5:]: v.to(self.device) for k, v in tensors.items() if k.startswith("kept.")}
         load_optimizer(self.optimizer, tensors)
+        self.step, self.seconds = state.get("step", 0), state.get("seconds", 0.0)
+        if self.step:
+            self.total = tensors["total"].to(self.device)
+            self.random = {k: v for k, v in tensors.items() if k.startswith("random.")}
 
 
 def candidate_from(record: dict[str, Any]) -> Candidate:
@@ -286,3 +323,16 @@ def candidate_from(record: dict[str, Any]) -> Candidate:
 
 def _record(look: Look | None) -> dict[str, Any] | None:
     return None if look is None else dataclasses.asdict(look)
+
+
+def _random(device: torch.device) -> dict[str, Tensor]:
+    """The state of PyTorch's own generators, from which dropout draws."""
+    own = {"random.cuda": torch.cuda.get_rng_state(device)} if device.type == "cuda" else {}
+    return {"random.cpu": torch.get_rng_state(), **own}
+
+
+def _set_random(states: dict[str, Tensor], device: torch.device) -> None:
+    """Back to these; a checkpoint of another kind of device has none of this one."""
+    torch.set_rng_state(states["random.cpu"])
+    if device.type == "cuda" and "random.cuda" in states:
+        torch.cuda.set_rng_state(states["random.cuda"], device)

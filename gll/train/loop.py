@@ -57,7 +57,7 @@ def train(
     Raises:
         NonFiniteError: a loss, gradient or parameter is not finite. The last good checkpoint stays.
         RunError: the training data has changed since the run was made, or it was begun by another number of processes.
-        KeyboardInterrupt: after Ctrl-C or SIGTERM. During training steps a checkpoint is written first.
+        KeyboardInterrupt: after Ctrl-C or SIGTERM. During steps a checkpoint is written first.
     """
     done = run.result()
     if done is not None:
