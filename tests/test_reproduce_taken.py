@@ -333,3 +333,17 @@ def test_the_list_says_what_is_at_hand_and_takes_nothing(
 def test_without_a_scale_the_list_shows_what_is_at_hand(both: tuple[Experiment, Experiment], tmp_path: Path) -> None:
     invoked(tmp_path, "counts", "--scale", "small", "--only", "first, seed 0")
     assert "at hand: one, seed 0: counts has it" in said(invoked(tmp_path, "other", "--list"))
+
+
+def test_merging_says_what_is_new_and_then_that_the_rest_is_not(tmp_path: Path) -> None:
+    names = ("counts", "other", "third", "fourth")
+    for number, name in enumerate(names):  # of different keys
+        made(tmp_path, name, COUNTS.replace("classes = 10", f"classes = {10 + number}"))
+    assert invoked(tmp_path, *names, "--scale", "small", "--only", "seed 0").exit_code == 0
+    shutil.copytree(tmp_path, tmp_path / "there")
+    for name, word in (("fourth", "first"), ("other", "second")):
+        assert invoked(tmp_path / "there", name, "--scale", "small", "--only", f"{word}, seed 1").exit_code == 0
+    words = ("--merge", str(tmp_path / "there" / "experiments"))
+    new = "1 record taken, 2 were here already"
+    assert invoked(tmp_path, *words).output.splitlines() == [f"fourth: {new}", f"other: {new}", "2 others: nothing new"]
+    assert invoked(tmp_path, *words).output.splitlines() == ["4 experiments: nothing new"]

@@ -213,7 +213,12 @@ def test_results_and_arrays_come_home(home: Experiment, tmp_path: Path) -> None:
     assert "strange: no experiment of this name is here" in text
     assert read_records(home.folder / "results.json") == read_records(there.folder / "results.json")
     assert (home.folder / "arrays" / name).read_text() == "an array"
-    assert "counts: 0 records taken, 2 were here already" in unpack(home, file)[1]
+    begin(there, work_on(there).cells[1], 1.0, 10)
+    going, _ = pack(there)
+    text = unpack(home, going)[1]
+    assert text.index("taken; --resume goes on") < text.index("1 experiment: nothing new"), "what is new comes first"
+    again = unpack(home, file)[1]
+    assert ("1 experiment: nothing new" in again, "taken" in again) == (True, False), again
 
 
 def test_what_is_further_along_stays(home: Experiment, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from gll.names import require_name
 from gll.reproduce.choice import chosen, why_none
 from gll.reproduce.experiment import SCALES, Experiment, ExperimentError, load_all
 from gll.reproduce.kinds import kind_of
-from gll.reproduce.limit import Limit
+from gll.reproduce.limit import Limit, where_stopped
 from gll.reproduce.listing import show_cells
 from gll.reproduce.merge import merge, put_all_back
 from gll.reproduce.pack import Choice, pack
@@ -128,12 +128,8 @@ def run_reproduce(request: Request, console: Console) -> int:
         named = {name: experiments[name] for name in request.names or experiments}
         pack(Choice(named, request.scale, request.only, request.work), request.pack, request.limit_mb, console)
         return 0
-    if request.merge is not None:
-        merge(experiments, request.merge, console)
-    if request.unpack is not None:
-        unpack(experiments, request.work, request.unpack, console)
     if request.merge is not None or request.unpack is not None:
-        put_all_back(experiments, request.work, console)
+        _take(experiments, request, console)
     code = run_experiments(experiments, request, console) if request.cells_asked else 0
     if request.figures:
         from gll.reproduce.figures import draw_all
@@ -143,6 +139,16 @@ def run_reproduce(request: Request, console: Console) -> int:
     if pages_too:
         code = code or write_pages(experiments, request.check, console)
     return code
+
+
+def _take(experiments: Mapping[str, Experiment], request: Request, console: Console) -> None:
+    """What has come from elsewhere; first that which is new."""
+    last = "" if request.merge is None else merge(experiments, request.merge, console)
+    if request.unpack is not None:
+        last = unpack(experiments, request.work, request.unpack, console)
+    put_all_back(experiments, request.work, console)
+    if last:
+        console.print(Text(last))
 
 
 def require_sense(request: Request) -> None:
@@ -231,7 +237,7 @@ def run_experiments(experiments: Mapping[str, Experiment], request: Request, con
         for problem in problems:
             errors.print(said_by("reproduce", problem))
         if stop:
-            errors.print(said_by("reproduce", f"{stop}; what is done is kept: the same command with --resume goes on"))
+            errors.print(said_by("reproduce", f"{stop}; {where_stopped(works)}"))
     if stop:
         return 0 if limit.reached else 130
     return 1 if problems else 0

@@ -17,8 +17,11 @@ from gll.reproduce.taken import take_over
 from gll.words import counted
 
 
-def merge(experiments: Mapping[str, Experiment], folder: Path, console: Console) -> None:
+def merge(experiments: Mapping[str, Experiment], folder: Path, console: Console) -> str:
     """Take results (and arrays) from another folder of experiments. Where something is wrong with it nothing is taken.
+
+    Returns:
+        What is to be said last: how many experiments have nothing new. Empty if all have.
 
     Raises:
         ExperimentError: there is nothing to take, or it belongs to another experiment.
@@ -33,6 +36,7 @@ def merge(experiments: Mapping[str, Experiment], folder: Path, console: Console)
     results = {name: read_records(folder / name / "results.json") for name in experiments}
     for name, records in results.items():  # all, before the first is taken
         _require_whole(records.values(), name, folder / name / "results.json")
+    news, same = 0, 0
     for name, experiment in experiments.items():
         found, other, path = results[name], folder / name, experiment.folder / "results.json"
         here = read_records(path)
@@ -45,11 +49,17 @@ def merge(experiments: Mapping[str, Experiment], folder: Path, console: Console)
                 kept.parent.mkdir(exist_ok=True)
                 with complete_file(kept) as part:
                     part.write_bytes(array.read_bytes())
-        if found:
-            differ = sum(record["values"] != now[key]["values"] for key, record in found.items())
+        differ = sum(record["values"] != now[key]["values"] for key, record in found.items())
+        if taken or differ:
+            news += 1
+            old = len(found) - taken
             but = f"; {differ} of these differ and are not later: ours stay" if differ else ""
-            console.print(Text(f"{name}: {taken} records taken, {len(found) - taken} were here already{but}"))
+            rest = f"{old} {'was' if old == 1 else 'were'} here already{but}"
+            console.print(Text(f"{name}: {counted(taken, 'record')} taken, {rest}"))
+        elif found:
+            same += 1
     share(experiments, console)
+    return f"{counted(same, 'other' if news else 'experiment')}: nothing new" if same else ""
 
 
 def _require_whole(records: Iterable[Record], name: str, path: Path) -> None:

@@ -34,7 +34,7 @@ TAKEN = "taken; --resume goes on"
 BLOCK = 1 << 20  # bytes
 
 
-def unpack(experiments: Mapping[str, Experiment], work: Path, file: Path, console: Console) -> None:
+def unpack(experiments: Mapping[str, Experiment], work: Path, file: Path, console: Console) -> str:
     """Take results and unfinished cells from a file. Where it is not as it should be nothing is changed.
 
     Args:
@@ -43,21 +43,26 @@ def unpack(experiments: Mapping[str, Experiment], work: Path, file: Path, consol
         file: what `pack` has written.
         console: where to say what was taken.
 
+    Returns:
+        As `merge`.
+
     Raises:
         ExperimentError: the file cannot be read, or has something in it that `pack` never puts there.
     """
     if not file.is_file():
         raise ExperimentError(f"there is no file {file}")
     work.mkdir(parents=True, exist_ok=True)
+    last = ""
     with tempfile.TemporaryDirectory(prefix=".unpack-", dir=work) as name:
         stage = Path(name)
         _extract(file, stage)
         there = sorted(path.parent.name for path in (stage / RESULTS).glob("*/results.json"))
         if experiments.keys() & set(there):
-            merge(experiments, stage / RESULTS, console)
+            last = merge(experiments, stage / RESULTS, console)
         elif there:
             console.print(Text(f"{', '.join(there)}: no experiments of these names are here; nothing of them is taken"))
         _put_all(experiments, work, stage, console)
+    return last
 
 
 def _extract(file: Path, stage: Path) -> None:
@@ -139,7 +144,7 @@ def _put_all(experiments: Mapping[str, Experiment], work: Path, stage: Path, con
     table = Table(box=SIMPLE)
     for title in ("cell", "what became of it"):
         table.add_column(title)
-    for name, said in found.items():
+    for name, said in sorted(found.items(), key=lambda one: one[1] != TAKEN):
         cell = known.get(name)
         table.add_row(f"{cell.experiment} ({cell.scale}): {cell.title}" if cell else name, said)
     if found:
