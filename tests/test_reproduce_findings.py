@@ -175,3 +175,18 @@ def test_the_papers_tables_and_figures_lead_to_their_experiments() -> None:
     plain = [line for line in lines if line.startswith("| ") and "](#" not in line][1:]
     assert all("no experiment" in line for line in plain)
     assert firsts[1:3] == ["figure 1", "figure 2"]
+
+
+@pytest.mark.parametrize("paper", ["none", "", "none: mine"])
+def test_an_experiment_of_ones_own_is_not_said_to_be_the_papers(findings: Findings, paper: str) -> None:
+    """Where the page has no section of it, there is no link; its values are expected, by nobody else."""
+    folder = findings.experiments["heads"].folder
+    (folder / "config.toml").write_text(CONFIG.replace("a table", paper))
+    mine = load_experiment(folder)
+    again = Findings({"heads": mine}, {"heads": states_of(mine)}, folder, folder)
+    assert "| `heads` | small | 3 of 4 | 0 | 2 lower, of what is expected |" in again.compared("# A page\n")
+    shown = again.states["heads"]["small"]
+    assert "in brackets what is expected; " in table(shown)
+    assert "means beside what is expected, within its deviation, if it gives one: 2 lower" in table(shown)
+    assert "the paper's" not in table(shown)
+    assert mine.in_paper == (paper or "none")

@@ -161,6 +161,16 @@ class Experiment:
         return self.folder.name
 
     @property
+    def in_paper(self) -> str:
+        """Where the paper has it; "none", and maybe why, where it has not."""
+        return str(self.text["paper"]).strip() or "none"
+
+    @property
+    def of_paper(self) -> bool:
+        """Whether the values of expected.json are the paper's; else they are what somebody expects."""
+        return not self.in_paper.startswith("none")
+
+    @property
     def kind(self) -> str:
         return str(self.text["kind"])
 

@@ -194,7 +194,7 @@ class Findings:
         return _block(natural.headline(self._largest("worst-case"), scales))
 
     def compared(self, page: str = "") -> str:
-        """A line for every experiment and scale that was run, with a link to its section on the page."""
+        """A line for every experiment and scale that was run, with a link to its section where the page has one."""
         lines = ["| experiment | scale | cells | agrees within | means beside the paper's |", "|---|---|---|---:|---|"]
         for name, states in self.states.items():
             for scale, shown in states.items():
@@ -202,7 +202,10 @@ class Findings:
                     counts, room = told_verdicts(shown), f"{tolerance(self.experiments[name]):g}"
                     cells = f"{len(shown.found)} of {shown.total} | {room if counts else ''}"
                     known = "not judged" if shown.experiment.expected["values"] and not shown.judged else NO_VALUES
-                    lines.append(f"| [`{name}`](#{_anchor(page, name)}) | {scale} | {cells} | {counts or known} |")
+                    counts += "" if shown.experiment.of_paper or not counts else ", of what is expected"
+                    anchor = _anchor(page, name)
+                    link = f"[`{name}`](#{anchor})" if anchor else f"`{name}`"
+                    lines.append(f"| {link} | {scale} | {cells} | {counts or known} |")
         return _block("\n".join(lines))
 
     def _largest(self, name: str) -> Shown:

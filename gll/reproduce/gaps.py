@@ -43,7 +43,8 @@ def not_asked(experiment: Experiment, asked: Sequence[Place]) -> str:
     more = [place for place in left if not any(place[axis] in names for axis, names in without.items())]
     parts = [told(without), *(name_of(place) for place in more)]
     said = "; ".join(part for part in parts if part)
-    return f"Of the paper's {len(paper)} places this scale asks for {len(ours)}, and leaves out {said}."
+    those = f"the paper's {len(paper)} places" if experiment.of_paper else f"{len(paper)} places with expected values"
+    return f"Of {those} this scale asks for {len(ours)}, and leaves out {said}."
 
 
 def lacking(left: Sequence[Place], others: Collection[Place]) -> dict[str, list[str]]:

@@ -127,7 +127,7 @@ def show_cells(
     """
     at = {one: listing(experiment, one, only, work) for one in experiment.scales}
     text = experiment.text
-    console.print(Text(f"{experiment.name}: {text['title']} (in the paper: {text['paper']})", "bold"))
+    console.print(Text(f"{experiment.name}: {text['title']} (in the paper: {experiment.in_paper})", "bold"))
     console.print(_scales(at.values()))
     for one, found in at.items():
         if scale in (None, one) and found.cells:

@@ -34,7 +34,7 @@ def show_list(experiments: Mapping[str, Experiment], console: Console) -> None:
     for name, experiment in experiments.items():
         states = states_of(experiment)
         words = [_state(states[s]) if s in states else "–" for s in ("small", "full")]
-        listed.add_row(name, experiment.text["title"], experiment.text["paper"], *words)
+        listed.add_row(name, experiment.text["title"], experiment.in_paper, *words)
     console.print(listed)
 
 
@@ -89,7 +89,8 @@ def _table(experiment: Experiment, cells: Sequence[Cell], done: Mapping[str, Rec
     shown = Table(box=SIMPLE)
     shown.add_column(", ".join(experiment.text["axes"]))
     shown.add_column("figure")
-    shown.add_column("ours (the paper's)", justify="right", no_wrap=True)
+    theirs = "the paper's" if experiment.of_paper else "expected"
+    shown.add_column(f"ours ({theirs})", justify="right", no_wrap=True)
     shown.add_column("seeds", justify="right")
     for name in dict.fromkeys(cell.point.name for cell in cells if cell.key in new):
         records = [done[cell.key]["values"] for cell in cells if cell.point.name == name]

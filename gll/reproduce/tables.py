@@ -170,7 +170,8 @@ def provenance(shown: Shown) -> str:
     if not records:
         return f"<small>{shown.scale}: not run yet</small>"
     parts = [f"{shown.scale}: {shown.status}", f"seeds {_span(r['seed'] for r in records)}"]
-    parts += ["in brackets the paper's"] if experiment.expected["values"] else []
+    theirs = "the paper's" if experiment.of_paper else "what is expected"
+    parts += [f"in brackets {theirs}"] if experiment.expected["values"] else []
     results: list[Mapping[str, Any]] = [r["more"]["result"] for r in records if "result" in r["more"]]
     if results:
         parts.append(f"epochs {_span(r['epochs'] for r in results)}")
@@ -187,7 +188,7 @@ def provenance(shown: Shown) -> str:
     if found := told_verdicts(shown):
         room = tolerance(experiment)
         within = f"within its deviation or {room:g}" if room else "within its deviation, if it gives one"
-        parts.append(f"means beside the paper's, {within}: {found}")
+        parts.append(f"means beside {theirs}, {within}: {found}")
     if any(figure.endswith(ALONE) for figure in experiment.text["table"]["figures"]):
         names = ", ".join(WITHOUT_GRAPH)
         parts.append(f"{names}: no graph, so one model and one worst case, in the columns *alone*, AutoAttack among it")
@@ -210,7 +211,8 @@ def section(experiment: Experiment, states: Mapping[str, Shown]) -> str:
     lines = ["```sh", experiment.command, "```", "", experiment.about, ""]
     ran = [shown for shown in states.values() if shown.found]
     if not ran:
-        has = " The paper's values are in its `expected.json`." if experiment.expected["values"] else ""
+        whose = "The paper's" if experiment.of_paper else "Expected"
+        has = f" {whose} values are in its `expected.json`." if experiment.expected["values"] else ""
         cells = ", ".join(f"{shown.total} cells at *{scale}*" for scale, shown in states.items())
         lines += [f"**Not run yet** ({cells}).{has}"]
     for shown in ran:
@@ -253,7 +255,7 @@ def _overview(experiments: Mapping[str, Experiment], states: Mapping[str, Mappin
     lines = [how_far(states), "", "| experiment | in the paper | what | small | full |", "|---|---|---|---|---|"]
     for name, experiment in experiments.items():
         words = [states[name][s].status if s in states[name] else NONE for s in ("small", "full")]
-        lines.append(f"| `{name}` | {experiment.text['paper']} | {experiment.text['title']} | {' | '.join(words)} |")
+        lines.append(f"| `{name}` | {experiment.in_paper} | {experiment.text['title']} | {' | '.join(words)} |")
     return "\n".join(lines)
 
 
@@ -282,11 +284,7 @@ def _readme(experiments: Mapping[str, Experiment], whole: str, sections: Mapping
     )
     parts = ["<!-- Written by `gll reproduce --tables`. -->", "# The paper's tables and figures", about, whole]
     for name, experiment in experiments.items():
-        parts += [
-            f"## {name}: {experiment.text['title']}",
-            f"In the paper: {experiment.text['paper']}.",
-            sections[name],
-        ]
+        parts += [f"## {name}: {experiment.text['title']}", f"In the paper: {experiment.in_paper}.", sections[name]]
     return "\n\n".join(parts) + "\n"
 
 
