@@ -83,7 +83,7 @@ def test_each_cell_and_how_it_stands(counts: Experiment) -> None:
     invoked(counts, "--scale", "small", "--only", "first, seed 0")
     done, failed, stopped, held = (work.folder(cell) for cell in work.cells)
     record = json.loads((done / "record.json").read_text())
-    write_json(done / "record.json", {**record, "wall_s": 75.0})
+    write_json(done / "record.json", {**record, "wall_s": 75.0, "device": "NVIDIA H200"})
     failed.mkdir()
     write_json(failed / "progress.json", {"wall_s": 3.0, "commits": [], "error": {"text": "the disk is full", "at": 1}})
     stopped.mkdir()
@@ -100,7 +100,7 @@ def test_each_cell_and_how_it_stands(counts: Experiment) -> None:
     rows = [line.split() for line in text.splitlines() if line.split()[:1] in (["first"], ["second"])]
     assert [row[:2] for row in rows] == [["first", "0"], ["second", "0"], ["first", "1"], ["second", "1"]]
     assert [row[2] for row in rows] == ["done", "failed", "stopped", "at"]
-    assert [" ".join(row[3:]) for row in rows] == ["1:15", "3 s", "2:03:04", "work 0 s"]
+    assert [" ".join(row[3:]) for row in rows] == ["1:15 H200", "3 s", "2:03:04", "work 0 s"]
     assert "failed: second, seed 0: the disk is full" in text
     assert "at work: second, seed 1: process " in text
     assert "1 of 4" in text
@@ -135,7 +135,7 @@ def test_many_cells_are_shown_by_place(counts: Experiment, monkeypatch: pytest.M
     invoked(counts, "--scale", "small", "--only", "first")
     text = shown(counts, "small", work_on(counts).root)
     rows = [" ".join(line.split()) for line in text.splitlines() if line.split()[:1] in (["first"], ["second"])]
-    assert rows == ["first 0, 1 done 0 s", "second 0 done 0 s", "second 1 not run –"]
+    assert rows == ["first 0, 1 done 0 s CPU", "second 0 done 0 s CPU", "second 1 not run –"]
 
 
 def test_scale_and_only_choose(counts: Experiment) -> None:

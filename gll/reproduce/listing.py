@@ -40,6 +40,7 @@ class Listing:
         only: the words they were asked for by.
         cells: with the warm-ups that they need, each before those that need it.
         standings: by the key of the cell.
+        devices: what a cell was run on, by its key, if it is done.
     """
 
     experiment: Experiment
@@ -47,10 +48,18 @@ class Listing:
     only: tuple[str, ...]
     cells: tuple[Cell, ...]
     standings: Mapping[str, Standing]
+    devices: Mapping[str, str]
 
     def at(self, cell: Cell) -> Standing:
         """How a cell stands."""
         return self.standings[cell.key]
+
+    def devices_of(self, cells: Iterable[Cell]) -> str:
+        """What the times of these cells were taken on; empty where nothing is known."""
+        found = {
+            self.devices[cell.key] for cell in cells if self.at(cell).seconds is not None and cell.key in self.devices
+        }
+        return ", ".join(sorted(map(called, found - {""})))
 
     def own(self) -> list[Cell]:
         """Without warm-ups: what the table shows."""
@@ -101,7 +110,8 @@ def listing(experiment: Experiment, scale: str, only: Sequence[str], work: Path)
             found[cell] = Standing(State.ELSEWHERE, now.seconds) if away else here
         elif cell.role and cell.key in needed and now.state is State.DONE:
             found[cell] = now
-    return Listing(experiment, scale, tuple(only), tuple(found), {cell.key: at for cell, at in found.items()})
+    devices = {key: str(record.get("device", "")) for key, record in done.items()}
+    return Listing(experiment, scale, tuple(only), tuple(found), {cell.key: at for cell, at in found.items()}, devices)
 
 
 def show_cells(
@@ -148,12 +158,15 @@ def _scales(listings: Iterable[Listing]) -> Table:
     shown = Table(box=SIMPLE)
     for name in ("scale", "done", "time"):
         shown.add_column(name, no_wrap=True)
+    shown.add_column("on")
     shown.add_column("what")
     for found in listings:
         total, times = len(found.own()), [at.seconds for at in found.standings.values() if at.seconds is not None]
         done = f"{total - len(found.left())} of {total}" if total else NONE
         time = clock(sum(times)) if times else NONE
-        shown.add_row(found.scale, done, time, about(found.experiment, found.scale))
+        shown.add_row(
+            found.scale, done, time, found.devices_of(found.cells) or NONE, about(found.experiment, found.scale)
+        )
     return shown
 
 
@@ -183,12 +196,13 @@ def _show_rows(found: Listing, console: Console) -> None:
     shown.add_column("seeds" if many else "seed", no_wrap=True)
     shown.add_column("state")
     shown.add_column("time a cell" if many else "time", no_wrap=True, justify="right")
+    shown.add_column("on")
     for alike in places.values():
         for state, cells in alike.items():
             times = [at.seconds for at in map(found.at, cells) if at.seconds is not None]
             mean = clock(sum(times) / len(times)) if times else NONE
             seeds = spans(cell.point.seed for cell in cells)
-            shown.add_row(", ".join(cells[0].parts[:-1]), seeds, str(state), mean)
+            shown.add_row(", ".join(cells[0].parts[:-1]), seeds, str(state), mean, found.devices_of(cells))
     console.print(shown)
     for state in (State.FAILED, State.AT_WORK, State.AT_HAND):
         told = [(cell.title, found.at(cell).about) for cell in found.cells if found.at(cell).state is state]
@@ -260,6 +274,15 @@ def _word_of(cells: Sequence[Cell], others: Sequence[Cell]) -> str:
         if all(cell.matches([word]) for cell in cells) and not any(cell.matches([word]) for cell in others):
             return word
     return ""
+
+
+def called(device: str) -> str:
+    """A device in a word or two: which of several machines matters less than what it is.
+
+    >>> called("NVIDIA H200"), called("Linux x86_64 cpu"), called("NVIDIA A100-SXM4-40GB")
+    ('H200', 'CPU', 'A100-SXM4-40GB')
+    """
+    return "CPU" if device.endswith("cpu") else device.removeprefix("NVIDIA ")
 
 
 def spans(seeds: Iterable[int]) -> str:
