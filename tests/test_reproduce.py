@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import time
 from pathlib import Path
@@ -18,8 +19,9 @@ from gll.cli import app
 from gll.reproduce import tables
 from gll.reproduce.experiment import Experiment, ExperimentError, load_all, load_experiment
 from gll.reproduce.kinds import Place, kind_of
-from gll.reproduce.limit import Limit
+from gll.reproduce.limit import Limit, where_stopped
 from gll.reproduce.records import add_records, claimed, read_records
+from gll.reproduce.state import note_begin
 from gll.reproduce.train_cells import WARM_UP
 from gll.reproduce.work import Work
 from gll.train.progress import Reporter
@@ -269,7 +271,9 @@ def test_the_command_stops_after_its_seconds_and_goes_on(tmp_path: Path) -> None
     where = ["--experiments", str(tmp_path), "--work", str(tmp_path / "work"), "--device", "cpu"]
     found = CliRunner().invoke(app, ["reproduce", "moons", "--seconds", "1", *where])
     assert found.exit_code == 0, found.output
-    assert "1 s are over; what is done is kept" in found.output
+    said = " ".join(found.output.split())
+    stop = r"1 s are over; stopped in softmax, seed 1 \(softmax [\d,]+/100,000\); 1 of 1 cell left; what is done is"
+    assert re.search(stop, said), said
     refused = CliRunner().invoke(app, ["reproduce", "moons", *where])
     assert refused.exit_code == 1
     assert "add --resume" in refused.output
@@ -277,6 +281,39 @@ def test_the_command_stops_after_its_seconds_and_goes_on(tmp_path: Path) -> None
     CliRunner().invoke(app, ["reproduce", "moons", "--seconds", "1", "--resume", *where])
     epoch.append(state_of(tmp_path / "work"))
     assert 0 < epoch[0] < epoch[1] < 100_000
+
+
+def test_where_it_stopped_is_said_as_it_is(tmp_path: Path) -> None:
+    """Not a word of what is kept where there is nothing to go on from."""
+    from gll.train.checkpoint import save_checkpoint
+
+    folder = tmp_path / "moons"
+    shutil.copytree(REAL / "moons", folder, ignore=shutil.ignore_patterns("results.json", "arrays"))
+    work = Work(load_experiment(folder), "smoke", tmp_path / "work", "cpu", Reporter())
+    first, second = work.cells[:2]
+    for cell in (first, second):
+        work.folder(cell).mkdir(parents=True)
+    again, kept = "the same command with --resume goes on", "what is done is kept"
+    assert where_stopped([work]) == f"2 of 2 cells left; {kept}: {again}"
+    note_begin(work.folder(first))
+    lost = f"nothing of {first.title} can be kept yet, so that it begins again; what else is done is kept"
+    assert where_stopped([work]) == f"stopped in {first.title}; 2 of 2 cells left; {lost}: {again}"
+    save_checkpoint(work.folder(first) / "study.safetensors", {}, {"epoch": 3})
+
+    def stop() -> None:
+        with work.reporter.task("study", 20) as update:
+            update(3, "")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        stop()
+    assert where_stopped([work]) == f"stopped in {first.title} (study 3/20); 2 of 2 cells left; {kept}: {again}"
+    note_begin(work.folder(second))
+    text = where_stopped([work])
+    assert text.startswith(f"stopped in {first.title} and 1 more; 2 of 2 cells left; nothing of {second.title} can")
+    with work.reporter.task("study", 20):
+        pass
+    assert not work.reporter.at  # what has ended is no place to stop
 
 
 def state_of(work: Path) -> int:

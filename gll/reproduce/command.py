@@ -18,7 +18,7 @@ from gll.names import require_name
 from gll.reproduce.choice import chosen, why_none
 from gll.reproduce.experiment import SCALES, Experiment, ExperimentError, load_all
 from gll.reproduce.kinds import kind_of
-from gll.reproduce.limit import Limit
+from gll.reproduce.limit import Limit, where_stopped
 from gll.reproduce.listing import show_cells
 from gll.reproduce.merge import merge, put_all_back
 from gll.reproduce.pack import Choice, pack
@@ -237,7 +237,7 @@ def run_experiments(experiments: Mapping[str, Experiment], request: Request, con
         for problem in problems:
             errors.print(said_by("reproduce", problem))
         if stop:
-            errors.print(said_by("reproduce", f"{stop}; what is done is kept: the same command with --resume goes on"))
+            errors.print(said_by("reproduce", f"{stop}; {where_stopped(works)}"))
     if stop:
         return 0 if limit.reached else 130
     return 1 if problems else 0

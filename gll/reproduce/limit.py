@@ -1,6 +1,6 @@
-"""When to stop: seconds are over, or the process that started this one is gone.
+"""When to stop: seconds are over, or the process that started this one is gone; and what is then said.
 
-The work is then asked to stop as by Ctrl-C, which everything here knows how to do.
+The work is asked to stop as by Ctrl-C, which everything here knows how to do.
 """
 
 from __future__ import annotations
@@ -9,8 +9,14 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Sequence
 from types import TracebackType
-from typing import final
+from typing import TYPE_CHECKING, final
+
+from gll.words import counted
+
+if TYPE_CHECKING:
+    from gll.reproduce.work import Work
 
 LOOK_SECONDS = 1.0  # between two looks at the parent
 
@@ -63,3 +69,23 @@ class Limit:
         self._left.set()
         if self._ignored:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def where_stopped(works: Sequence[Work]) -> str:
+    """In which cells work was stopped and how far it is there, whether that is kept, and how many cells are left."""
+    from gll.reproduce.carry import position
+
+    begun = [(work, cell) for work in works for cell in work.begun()]
+    left = sum(not cell.role for work in works for cell in work.todo())
+    asked = sum(not cell.role and cell.matches(work.only) for work in works for cell in work.cells)
+    said = [f"{left} of {counted(asked, 'cell')} left"]
+    if begun:
+        work, cell = begun[0]
+        more = f" and {len(begun) - 1} more" if len(begun) > 1 else f" ({work.reporter.at})" if work.reporter.at else ""
+        said.insert(0, f"stopped in {cell.title}{more}")
+    lost = [cell.title for work, cell in begun if not any(position(work.folder(cell)))]
+    if lost:
+        more = f" and of {len(lost) - 1} more" if len(lost) > 1 else ""
+        said.append(f"nothing of {lost[0]}{more} can be kept yet, so that it begins again")
+    kept = "what else is done is kept" if lost else "what is done is kept"
+    return f"{'; '.join(said)}; {kept}: the same command with --resume goes on"

@@ -22,10 +22,12 @@ class Reporter:
     Args:
         console: where to; a terminal shows a bar, anything else a line every few seconds.
         seconds: between two plain lines.
+
+    `at` says how far the task at work is, or was when it was stopped: "epoch 0.12/20".
     """
 
     def __init__(self, console: Console | None = None, seconds: float = 10.0) -> None:
-        self.console, self.seconds = console, seconds
+        self.console, self.seconds, self.at = console, seconds, ""
 
     def say(self, text: str) -> None:
         """One line."""
@@ -35,8 +37,19 @@ class Reporter:
     @contextmanager
     def task(self, name: str, total: float, done: float = 0) -> Iterator[Update]:
         """A piece of work of `total` steps, of which `done` were done earlier."""
+        with self._bar(name, total, done) as (bar, task):
+            try:
+                yield Update(self, name, total, done, bar, task)
+            except Exception:  # KeyboardInterrupt is none: whoever stopped it may ask where
+                self.at = ""
+                raise
+        self.at = ""
+
+    @contextmanager
+    def _bar(self, name: str, total: float, done: float) -> Iterator[tuple[Progress | None, TaskID | None]]:
+        """On a terminal."""
         if self.console is None or not self.console.is_terminal:
-            yield Update(self, name, total, done)
+            yield None, None
             return
         columns = (
             TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[figures]}")
@@ -44,7 +57,7 @@ class Reporter:
         with Progress(*columns, console=self.console, transient=True) as bar:
             task = bar.add_task(name, total=total, figures="")
             bar.update(task, completed=done)
-            yield Update(self, name, total, done, bar, task)
+            yield bar, task
 
 
 @final
@@ -71,16 +84,21 @@ class Update:
     def go_on(self, done: float) -> None:
         """Time is counted from here, where so many steps were done by earlier stretches."""
         self.first, self.start = done, time.monotonic()
+        self._note(done)
+
+    def _note(self, done: float) -> None:
+        self.reporter.at = f"{self.name} {_number(done)}/{_number(self.total)}"
 
     def __call__(self, done: float, figures: str) -> None:
         now = time.monotonic()
+        self._note(done)
         if done > self.first:
             figures += f", {clock((now - self.start) / (done - self.first) * (self.total - done))} left"
         if self.bar is not None and self.task is not None:
             self.bar.update(self.task, completed=done, figures=figures)
         elif now - self.last >= self.reporter.seconds:
             self.last = now
-            self.reporter.say(f"{self.name} {done:,.4g}/{self.total:,.4g}: {figures}")
+            self.reporter.say(f"{self.reporter.at}: {figures}")
 
 
 def clock(seconds: float) -> str:
@@ -95,3 +113,12 @@ def clock(seconds: float) -> str:
         return f"{rest} s"
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def _number(x: float) -> str:
+    """A number to read.
+
+    >>> _number(0.11666), _number(7), _number(100_000.0)
+    ('0.1167', '7', '100,000')
+    """
+    return f"{x:,.0f}" if x == round(x) else f"{x:,.4g}"
