@@ -208,6 +208,20 @@ def test_a_warm_up_stopped_by_a_signal_keeps_its_steps(
     assert [line.split(", ")[-1] for line in said[:1]] == ([] if left is None else [f"{left} s left"])
 
 
+def test_the_look_before_the_first_step_is_not_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now, out, look = [0.0], io.StringIO(), Contrastive._look
+
+    def slow(self: Contrastive) -> dict[str, Any]:
+        now[0] += 1000 if self.epoch == 0 else 0
+        return look(self)
+
+    monkeypatch.setattr(Contrastive, "_look", slow)
+    signal_at(monkeypatch, 0, now)
+    start(tmp_path / "a")(reporter=Reporter(Console(file=out, width=200), seconds=0))
+    said = [line.split(", ")[-1] for line in out.getvalue().splitlines() if " left" in line]
+    assert said == ["50 s left", "40 s left", "30 s left", "20 s left", "10 s left", "0 s left"]
+
+
 def test_two_warm_ups_are_the_same_bit_by_bit_and_another_seed_is_another(tmp_path: Path) -> None:
     _, a, run_a = start(tmp_path / "a")()
     torch.randn(7)  # whatever happens to the global generator

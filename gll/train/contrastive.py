@@ -146,6 +146,7 @@ class Contrastive:
         with self.task.reporter.task(f"warm-up, γ = {self.gamma:g}", w.epochs * self.steps, self._steps_done) as update:
             if first and (line := self._look()):
                 run.log(phase="warmup", gamma=self.gamma, epoch=0, **line)
+                update.go_on(self._steps_done)  # the look is no step, and may take as long as several
             while self.epoch < w.epochs and not 0 < w.patience <= self.worse:
                 line = self._train_epoch(update, interrupt)
                 line["images_per_second"] = self.steps * self.batch / line["seconds"]
