@@ -187,6 +187,7 @@ def test_a_warm_up_stopped_by_a_signal_keeps_its_steps(
     place: int, stands: tuple[int, int], left: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before any checkpoint is due: in an epoch of three steps, at its end, and at the very end."""
+    before = signal.getsignal(signal.SIGINT)
     monkeypatch.setitem(globals(), "network", forgetful(network))
     whole, encoder, run = start(tmp_path / "whole", "warmup.save_every=10")()
     go, now, out = start(tmp_path / "cut", "warmup.save_every=10"), [0.0], io.StringIO()
@@ -197,7 +198,7 @@ def test_a_warm_up_stopped_by_a_signal_keeps_its_steps(
     assert stored is not None
     assert (stored[1]["epoch"], stored[1]["step"]) == stands
     assert now[0] == 10 * place
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is before
     again, resumed, run2 = go(reporter=Reporter(Console(file=out, width=200), seconds=0))
     assert now[0] == 60  # no step is done twice
     assert same(encoder, resumed)
