@@ -6,13 +6,10 @@ import copy
 import dataclasses
 import io
 import os
-import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,67 +19,18 @@ from torch import Tensor, nn
 from typer.testing import CliRunner
 
 from gll.cli import app
-from gll.data.datasets import TrainTest, load
-from gll.data.splits import LabelSplit, split_labels
+from gll.data.datasets import load
+from gll.data.splits import split_labels
 from gll.nn.encoders import create_encoder
-from gll.train import progress
 from gll.train.config import Config, from_toml
 from gll.train.contrastive import Contrastive
 from gll.train.distributed import Ranks
 from gll.train.finite import NonFiniteError
-from gll.train.pretrain import WarmUp, load_warm_up, warm_up
+from gll.train.pretrain import load_warm_up, warm_up
 from gll.train.progress import Reporter
 from gll.train.runs import Run, RunError
 from gll.train.watch import Look
-
-DIGITS = load("digits")
-DATA = dataclasses.replace(DIGITS, train=DIGITS.train[:300], train_labels=DIGITS.train_labels[:300])
-SPLIT = split_labels(DATA.train_labels, "6 each", seed=0)
-TINY = """
-name = "tiny"
-device = "cpu"
-[warmup]
-epochs = 2
-gamma = 0.5
-batch = 100
-lr = 0.05
-augment = "crop"
-every = 1
-save_every = 1
-k = 8
-held_out = 0.34
-projection = [32, 16]
-"""
-
-
-def network() -> nn.Module:
-    torch.manual_seed(5)
-    return create_encoder("digits-cnn", in_channels=1)
-
-
-def start(folder: Path, *overrides: str, data: TrainTest = DATA, split: LabelSplit = SPLIT) -> Callable[..., Any]:
-    """A warm-up in a new run directory, to be called; it gives the result, the encoder and the run."""
-    config = from_toml(TINY, overrides)
-    Run.create(folder, config, split)
-
-    def go(**options: Any) -> tuple[WarmUp, nn.Module, Run]:
-        run = Run.open(folder)
-        encoder = network()
-        with run.working():
-            return warm_up(encoder, data, run.split, run.config, run, **options), encoder, run
-
-    return go
-
-
-def metrics(run: Run) -> list[dict[str, Any]]:
-    """Without what depends on the clock."""
-    clock = ("seconds", "images_per_second")
-    return [{k: v for k, v in line.items() if k not in clock} for line in run.metrics()]
-
-
-def same(a: nn.Module, b: nn.Module) -> bool:
-    x, y = a.state_dict(), b.state_dict()
-    return x.keys() == y.keys() and all(torch.equal(x[k], y[k]) for k in x)
+from tests.warm_up_cases import DATA, DIGITS, SPLIT, TINY, metrics, network, same, start
 
 
 @pytest.mark.parametrize(("gamma", "gain"), [(1.0, 0.1), (0.5, 0.25)])
@@ -150,77 +98,6 @@ def test_a_killed_warm_up_goes_on_to_the_same_numbers(
     assert same(whole.projection, again.projection)
     assert (whole.kept, whole.table) == (again.kept, again.table)
     assert metrics(run) == metrics(run2)
-
-
-def forgetful(make: Callable[[], nn.Module]) -> Callable[[], nn.Module]:
-    """With dropout, which draws from PyTorch's own generator step by step."""
-
-    def made() -> nn.Module:
-        inner = make()
-        encoder = nn.Sequential(inner, nn.Dropout(0.3))
-        encoder.feature_dim = inner.feature_dim
-        return encoder
-
-    return made
-
-
-def signal_at(monkeypatch: pytest.MonkeyPatch, place: int, now: list[float]) -> None:
-    """SIGINT during a step, once; a step takes ten seconds of a pretended clock."""
-    step, steps = Contrastive._step, 0
-
-    def signalled(self: Contrastive, index: Tensor, views: torch.Generator) -> Tensor:
-        nonlocal steps
-        steps += 1
-        if steps == place:
-            os.kill(os.getpid(), signal.SIGINT)
-        now[0] += 10
-        return step(self, index, views)
-
-    monkeypatch.setattr(Contrastive, "_step", signalled)
-    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now[0]))
-
-
-@pytest.mark.parametrize(
-    ("place", "stands", "left"), [(1, (0, 1), 40), (3, (1, 0), 20), (5, (1, 2), 0), (6, (2, 0), None)]
-)
-def test_a_warm_up_stopped_by_a_signal_keeps_its_steps(
-    place: int, stands: tuple[int, int], left: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Before any checkpoint is due: in an epoch of three steps, at its end, and at the very end."""
-    before = signal.getsignal(signal.SIGINT)
-    monkeypatch.setitem(globals(), "network", forgetful(network))
-    whole, encoder, run = start(tmp_path / "whole", "warmup.save_every=10")()
-    go, now, out = start(tmp_path / "cut", "warmup.save_every=10"), [0.0], io.StringIO()
-    signal_at(monkeypatch, place, now)
-    with pytest.raises(KeyboardInterrupt):
-        go()
-    stored = Run.open(tmp_path / "cut").load("warmup-0.5")
-    assert stored is not None
-    assert (stored[1]["epoch"], stored[1]["step"]) == stands
-    assert now[0] == 10 * place
-    assert signal.getsignal(signal.SIGINT) is before
-    again, resumed, run2 = go(reporter=Reporter(Console(file=out, width=200), seconds=0))
-    assert now[0] == 60  # no step is done twice
-    assert same(encoder, resumed)
-    assert same(whole.projection, again.projection)
-    assert (whole.kept, whole.table) == (again.kept, again.table)
-    assert metrics(run) == metrics(run2)
-    said = [line for line in out.getvalue().splitlines() if " left" in line]
-    assert [line.split(", ")[-1] for line in said[:1]] == ([] if left is None else [f"{left} s left"])
-
-
-def test_the_look_before_the_first_step_is_not_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    now, out, look = [0.0], io.StringIO(), Contrastive._look
-
-    def slow(self: Contrastive) -> dict[str, Any]:
-        now[0] += 1000 if self.epoch == 0 else 0
-        return look(self)
-
-    monkeypatch.setattr(Contrastive, "_look", slow)
-    signal_at(monkeypatch, 0, now)
-    start(tmp_path / "a")(reporter=Reporter(Console(file=out, width=200), seconds=0))
-    said = [line.split(", ")[-1] for line in out.getvalue().splitlines() if " left" in line]
-    assert said == ["50 s left", "40 s left", "30 s left", "20 s left", "10 s left", "0 s left"]
 
 
 def test_two_warm_ups_are_the_same_bit_by_bit_and_another_seed_is_another(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ INSIDE = "work/counts/small/CELL"
     "member",
     [
         ("../evil.json", b"1"),
-        ("/tmp/evil.json", b"1"),
+        ("/evil.json", b"1"),
         (f"{INSIDE}/../../../../evil.json", b"1"),
         ("work/../../evil.json", b"1"),
         (f"{INSIDE}/./run/evil.json", b"1"),
