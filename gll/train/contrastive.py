@@ -107,7 +107,6 @@ class Contrastive:
         self.epoch, self.step = 0, 0  # what comes next
         self.total = torch.zeros(3, device=self.device)  # loss, SimCLR and SupCon of the epoch so far
         self.seconds = 0.0  # that earlier stretches took for the epoch
-        self.random: dict[str, Tensor] = {}  # states of PyTorch's generators, to go on in the middle of an epoch
         self.best: Look | None = None
         self.last: Look | None = None
         self.worse = 0  # looks since the best one
@@ -166,17 +165,15 @@ class Contrastive:
     def _train_epoch(self, update: Update, interrupt: Interrupt) -> dict[str, Any]:
         """What is still to be done of an epoch; what the metrics say of it."""
         w, seed, rank = self.task.config.warmup, self.task.config.seed, self.task.ranks.rank
-        torch.manual_seed(derived_seed(seed, "warmup", "epoch", self.epoch, rank))  # dropout, if there is any
         self.networks.train()
         if self.step == 0:
             self.total = torch.zeros(3, device=self.device)
-        else:
-            _set_random(self.random, self.device)
         lr, start, first = 0.0, time.perf_counter(), self.step
         for step, index in itertools.islice(enumerate(self._batches()), first, None):
             lr = learning_rate(w, self._steps_done, self.steps)
             set_learning_rate(self.optimizer, lr)
             views = generator(seed, "warmup", "views", self.epoch, step, rank)  # on the CPU: nothing waits for it
+            torch.manual_seed(derived_seed(seed, "warmup", "dropout", self.epoch, step, rank))
             self.total += self._step(index, views)
             self.step = step + 1
             stop = interrupt.asked and self.step < self.steps
@@ -291,7 +288,7 @@ class Contrastive:
         tensors = dict(self.networks.state_dict())
         if not done:
             tensors |= {f"kept.{k}": v for k, v in self.kept_state.items()} | optimizer_tensors(self.optimizer)
-            tensors |= {"total": self.total} | _random(self.device) if self.step else {}
+            tensors |= {"total": self.total} if self.step else {}
         looks = {"best": _record(self.best), "last": _record(self.last)}
         state: dict[str, Any] = {"done": done}
         state |= {"epoch": self.epoch, "worse": self.worse, "kept": dataclasses.asdict(self.kept), **looks}
@@ -314,7 +311,6 @@ class Contrastive:
         self.step, self.seconds = state.get("step", 0), state.get("seconds", 0.0)
         if self.step:
             self.total = tensors["total"].to(self.device)
-            self.random = {k: v for k, v in tensors.items() if k.startswith("random.")}
 
 
 def candidate_from(record: dict[str, Any]) -> Candidate:
@@ -324,16 +320,3 @@ def candidate_from(record: dict[str, Any]) -> Candidate:
 
 def _record(look: Look | None) -> dict[str, Any] | None:
     return None if look is None else dataclasses.asdict(look)
-
-
-def _random(device: torch.device) -> dict[str, Tensor]:
-    """The state of PyTorch's own generators, from which dropout draws."""
-    own = {"random.cuda": torch.cuda.get_rng_state(device)} if device.type == "cuda" else {}
-    return {"random.cpu": torch.get_rng_state(), **own}
-
-
-def _set_random(states: dict[str, Tensor], device: torch.device) -> None:
-    """Back to these; a checkpoint of another kind of device has none of this one."""
-    torch.set_rng_state(states["random.cpu"])
-    if device.type == "cuda" and "random.cuda" in states:
-        torch.cuda.set_rng_state(states["random.cuda"], device)
