@@ -200,12 +200,15 @@ def against(record: dict[str, Any], _: dict[int, str]) -> str:
 
 def attacked(known: Known) -> dict[str, str]:
     """Every table of both experiments, and what is said about them, by its name."""
+    from _attacked_graphs import at_test_only, in_favour, in_one_graph
     from _attacked_protocol import beside_the_paper, order, paper_protocol, protocol_by_attack, square
     from _attacked_words import answers, claims, other_training, symmetry
 
     made = {"attacked-claims": claims(known), "attacked-headline": headline(known.worst)}
     made["attacked-headline-natural"] = natural.headline(known.worst, known.adversarial)
     made["attacked-square"] = square(known)
+    made |= {"attacked-together": in_one_graph(known), "attacked-favour": in_favour(known)}
+    made["attacked-at-test"] = at_test_only(known)
     made |= {"attacked-symmetry": symmetry(known), "attacked-other-training": other_training(known)}
     made["attacked-answers"] = answers(known, ROBUST, EVERY_CLASS)
     for data in NAMES:

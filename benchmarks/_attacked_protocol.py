@@ -47,7 +47,7 @@ def paper_protocol(known: Known, data: str) -> str:
     head = ["training", "head", "seeds", *COLUMNS, *(f"**{name}**" for name in OURS_TOO), "checks that failed"]
     lines = [f"| {' | '.join(head)} |", "|---|---|" + "---:|" * (1 + len(COLUMNS) + len(OURS_TOO)) + "---|"]
     found = _groups(known, data)
-    sizes = [_graph(found, figure) for figure in (*COLUMNS, *OURS_TOO)]
+    sizes = [graph_at(found, figure) for figure in (*COLUMNS, *OURS_TOO)]
     lines.append(f"| *attacked + base in one graph* | | | {' | '.join(f'*{size}*' for size in sizes)} | |")
     every: dict[str, list[Record]] = {}
     for group in found:
@@ -66,7 +66,7 @@ def paper_protocol(known: Known, data: str) -> str:
     return "\n".join([*lines, "", about]) if every else NOT_RUN
 
 
-def _graph(found: list[Group], figure: str) -> str:
+def graph_at(found: list[Group], figure: str) -> str:
     """Of a column, for the heads that have one."""
     summaries = [record["more"]["summary"] for group in found for own in group.records.values() for record in own]
     attacks = [a for summary in summaries for g in summary["groups"] for a in g["attacks"]]

@@ -6,7 +6,7 @@ import statistics
 from typing import Any
 
 from _attacked import ATTACKS, EXPERIMENTS, NOT_RUN, Known, Record, worst
-from _attacked_protocol import COLUMNS, failed_checks
+from _attacked_protocol import COLUMNS, failed_checks, graph_at
 from _paper_attacks import AS_TEXT, PLAIN
 
 from gll.reproduce import natural, protocol
@@ -230,8 +230,10 @@ def _overstated(known: Known) -> str:
                     numbers.append(f"{head} {shown_mean(weak)} and {shown_mean(strong)}")
             if numbers:
                 word = "no" if all(over) else "not of every head" if any(over) else "yes"
-                word = word if any(small) else "does not apply"
-                told = f"FGSM and worst case: {'; '.join(numbers)} ({group.epochs}, {group.seeds})"
+                word = word if any(small) else "does not apply, since no head has a small one,"
+                graphs = dict.fromkeys(graph_at([group], figure) for figure in ("FGSM", WORST))
+                where = " and ".join(f"{graph} in one graph" for graph in graphs)
+                told = f"FGSM and worst case: {'; '.join(numbers)} ({group.epochs}, {group.seeds}; {where})"
                 parts.append(f"**{word}** on {NAMES[data]}, {told}")
     return "; ".join(parts) or NOT_YET
 

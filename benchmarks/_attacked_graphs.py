@@ -1,0 +1,97 @@
+"""More that docs/robustness.md says: the same models in another graph, and what is left in favour of a GLL."""
+
+from __future__ import annotations
+
+import statistics
+
+from _attacked import EXPERIMENTS, NOT_RUN, Known
+
+from gll.reproduce import natural, protocol
+from gll.reproduce.experiment import load_experiment
+from gll.reproduce.protocol import WORST, groups
+from gll.reproduce.robust import (
+    AT,
+    HEADS,
+    NAMES,
+    NATURAL,
+    OTHERS,
+    OURS,
+    PAPER,
+    ROBUST,
+    TOGETHER,
+    contests,
+    radii,
+    shown_mean,
+)
+from gll.reproduce.tables import Shown
+from gll.reproduce.verdicts import YES, so_far
+
+WHOSE = {key: f"{whose} without attacks" for key, whose in natural.WHOSE.items()}
+HOW = {ROBUST: "adversarial training in earnest"} | WHOSE
+AT_TEST = {
+    "the softmax it was trained with": ("softmax, FGSM", "softmax, IFGSM"),
+    "a graph, by the gradient of the softmax": ("GLL, FGSM by softmax", "GLL, IFGSM by softmax"),
+    "a graph, by its own gradient": ("GLL, FGSM by GLL", "GLL, IFGSM by GLL"),
+}
+
+
+def in_one_graph(known: Known) -> str:
+    """After adversarial training, all samples in one graph: every head by the same attacks, without AutoAttack."""
+    head = ["data", "attacked + base in one graph", "ε", "seeds", OURS, *OTHERS, "is a GLL more robust?"]
+    lines = [f"| {' | '.join(head)} |", "|---|---|---:|---|" + "---:|" * (1 + len(OTHERS)) + "---|"]
+    for contest in (c for c in contests(known.worst, ROBUST) if c.heads):
+        own = contest.records[OURS]
+        graph = protocol.graph_of(protocol.strong(own[0]["more"]["summary"])["attacks"][0])
+        for multiple, eps in zip(TOGETHER, radii(own), strict=True):
+            told = {name: contest.values(name, TOGETHER[multiple]) for name in contest.heads}
+            if all(told.values()):
+                answer = so_far(contest.judged(multiple, TOGETHER), contest.fewest, contest.samples)
+                cells = [shown_mean(told.get(name, [])) for name in (OURS, *OTHERS)]
+                where = f"{NAMES[contest.data]} | {graph} | {eps:g} px | {contest.seeds}"
+                lines.append(f"| {where} | {' | '.join(cells)} | {answer} |")
+    return "\n".join(lines) if len(lines) > 2 else NOT_RUN
+
+
+def at_test_only(known: Known) -> str:
+    """One model with two heads at test time, its graph attacked by the gradient of either."""
+    folder = EXPERIMENTS / "head-at-test"
+    if not folder.is_dir():
+        return NOT_RUN
+    experiment = load_experiment(folder)
+    found = [r for at, r in Shown(experiment, experiment.scales[-1]).found if at["data"] == "mnist"]
+    if not found:
+        return NOT_RUN
+    lines = ["| tested by | FGSM | IFGSM |", "|---|---:|---:|"]
+    for title, figures in AT_TEST.items():
+        cells = [shown_mean([record["values"][figure] for record in found]) for figure in figures]
+        lines.append(f"| {title} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def in_favour(known: Known) -> str:
+    """Where the worst case of a GLL is below that of another head, by the rule; in words."""
+    parts = []
+    for contest in (c for training in HOW for c in contests(known.worst, training) if c.heads):
+        for multiple, eps in zip(AT, radii(contest.records[OURS]), strict=True):
+            if contest.broken(multiple):
+                continue
+            ahead = [head for head, found in contest.relations(multiple).items() if found == "lower"]
+            if ahead:
+                numbers = ", ".join(f"{h} {shown_mean(contest.values(h, AT[multiple]))}" for h in (OURS, *ahead))
+                where = f"{NAMES[contest.data]}, after {HOW[contest.training]}, each sample alone at ε = {eps:g} px"
+                parts.append(f"{where}: ahead of {_named(ahead)} ({numbers}; {contest.seeds})")
+    for data in NAMES:
+        for training, how in ((NATURAL, HOW[PAPER]), (ROBUST, "the paper's adversarial training")):
+            for group in groups(known.adversarial, data, training):
+                beside = [head for head in group.records if head != OURS and group.values(head, WORST)]
+                ahead = [h for h in beside if group.values(OURS, WORST) and group.judged(OURS, h).endswith(YES)]
+                if ahead:
+                    ahead.sort(key=lambda head: statistics.fmean(group.values(head, WORST)))
+                    numbers = ", ".join(f"{head} {shown_mean(group.values(head, WORST))}" for head in (OURS, *ahead))
+                    where = f"{NAMES[data]}, after {how} ({group.epochs}), all samples in one graph at {group.eps}"
+                    parts.append(f"{where}: so far ahead of {_named(ahead)} ({numbers}; {group.seeds})")
+    return "\n".join(f"- {part}." for part in parts) or "Nothing that was measured."
+
+
+def _named(heads: list[str]) -> str:
+    return " and ".join(HEADS[head] for head in heads)
