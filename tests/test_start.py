@@ -127,6 +127,7 @@ def test_options_of_another_head_are_left_out_and_others_refused(tmp_path: Path)
         (["base.strategy=entropy", "base.selection=localmax"], []),
         (["base.strategy=fixed", "base.selection=localmax"], ["base.selection has no effect"]),
         (["model.first=linear"], ["model.first has no effect"]),
+        (["model.first=linear", "model.first_options.bias=false"], ["model.first, model.first_options have no effect"]),
         (["model.first=linear", "model.switch_at=5"], []),
         (["warmup.gamma=0.5"], ["warmup.gamma has no effect: warmup.epochs is 0"]),
         (["warmup.gamma=0.5", "warmup.epochs=1"], []),

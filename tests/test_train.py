@@ -186,6 +186,15 @@ def test_a_switch_of_heads(tmp_path: Path) -> None:
     ]
 
 
+def test_the_first_head_is_the_one_that_would_train_alone(tmp_path: Path) -> None:
+    turns = tiny(tmp_path, "model.switch_at=2", "model.first_options.hidden=7")
+    alone = tiny(tmp_path, "model.head=mlp", "model.head_options.hidden=7")
+    heads = [build(config, load_data(config)).head for config in (turns, alone)]
+    first, head = heads[0].first.state_dict(), heads[1].state_dict()
+    assert any(7 in weight.shape for weight in first.values())
+    assert all(torch.equal(first[name], weight) for name, weight in head.items())  # from the same start, too
+
+
 @pytest.mark.parametrize("selection", ["top", "localmax"])
 def test_an_uncertain_base_follows_the_scores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, selection: str) -> None:
     bases: list[Tensor] = []

@@ -19,6 +19,7 @@ from gll.reproduce.kinds import kind_of
 from gll.reproduce.tables import Shown, states_of
 
 COLOURS = 64  # of a picture on a page; more make it larger and no clearer
+STYLES = ("-", "--", ":")
 
 
 def draw_all(experiments: Mapping[str, Experiment], folder: Path) -> list[Path]:
@@ -64,26 +65,34 @@ def curves(shown: Shown, path: Path) -> list[Path]:
     """Training loss, and test error of every head that was tested, against the epoch: means over seeds."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
     from matplotlib.ticker import FixedLocator, NullLocator
 
-    figure = Figure(figsize=(10, 4.2), layout="constrained")
+    figure = Figure(figsize=(11, 4), layout="constrained")
     FigureCanvasAgg(figure)
     loss, error = figure.subplots(1, 2)
     groups: dict[str, list[Mapping[str, Any]]] = {}
+    styles: dict[str, str] = {}  # of lines, by the head that was tested
     for place, record in shown.found:
         groups.setdefault(", ".join(place.values()), []).append(record["more"]["curves"])
     for number, (name, members) in enumerate(groups.items()):
         colour = f"C{number % 10}"
         loss.plot(*_mean([one["train loss"] for one in members]), color=colour, label=name)
         tests = [key for key in members[0] if key.startswith("test ") and key.endswith(" error")]
-        for style, key in zip(("-", "--", ":"), tests, strict=False):
-            label = f"{name} (by {key.split()[1]})" if len(tests) > 1 else name
-            error.plot(*_mean([one[key] for one in members if key in one]), style, color=colour, label=label)
+        for key in tests:
+            judge = key.split()[1]
+            styles.setdefault(judge, STYLES[len(styles) % len(STYLES)])
+            error.plot(*_mean([one[key] for one in members if key in one]), styles[judge], color=colour)
     for axis, title in ((loss, "training loss"), (error, "test error, %")):
         axis.set_xlabel("epoch")
         axis.set_title(title, fontsize=10)
-        axis.legend(fontsize=7)
         axis.grid(alpha=0.3)
+    # Beside the curves: there are too many names to lie on them.
+    lines, names = loss.get_legend_handles_labels()
+    if len(styles) > 1:
+        lines += [Line2D([], [], color="0.3", linestyle=style) for style in styles.values()]
+        names += [f"test error by {judge}" for judge in styles]
+    figure.legend(lines, names, loc="outside right upper", fontsize=8)
     error.set_yscale("log")
     error.yaxis.set_major_locator(FixedLocator([5, 6, 7, 8, 9, 10, 12, 15, 20, 25, 30, 40, 50, 70, 100]))
     error.yaxis.set_major_formatter("{x:g}")

@@ -69,6 +69,7 @@ class ModelConfig:
         head: what classifies its features: gll, mlp, linear, wnll, knn, probe.
         head_options: its further arguments, such as k.
         first: the head that trains before `switch_at`.
+        first_options: its further arguments.
         switch_at: the epoch from which `head` trains; 0: from the start. 50 with `first = "mlp"` is the paper's GLL-50.
     """
 
@@ -77,6 +78,7 @@ class ModelConfig:
     head: str = "gll"
     head_options: Mapping[str, Scalar] = field(default_factory=dict)
     first: str = "mlp"
+    first_options: Mapping[str, Scalar] = field(default_factory=dict)
     switch_at: int = 0
 
     def __post_init__(self) -> None:

@@ -120,7 +120,7 @@ def build(config: Config, data: TrainTest, *, processes: int = 1, encoder: nn.Mo
         made = make_encoder(m.encoder, data.channels, m.encoder_options, encoder)
         head = make_head(m.head, made, data, config.test, m.head_options, config.train.epochs - m.switch_at)
         if m.switch_at > 0:
-            first = make_head(m.first, made, data, config.test, {}, m.switch_at)
+            first = make_head(m.first, made, data, config.test, m.first_options, m.switch_at)
             head = Switch(first, head, m.switch_at)
     made.to(device)
     if config.train.channels_last and data.is_image:

@@ -56,8 +56,10 @@ def without_effect(config: Config) -> list[str]:
     b, m, w, found = config.base, config.model, config.warmup, list[str]()
     if b.strategy not in ("entropy", "l2") and b.selection != type(b).selection:
         found.append(f'base.selection has no effect: base.strategy is "{b.strategy}", and only entropy and l2 select')
-    if m.switch_at == 0 and m.first != type(m).first:
-        found.append("model.first has no effect: model.switch_at is 0, so that no head trains before model.head")
+    if m.switch_at == 0:
+        given = {"model.first": m.first != type(m).first, "model.first_options": bool(m.first_options)}
+        keys = [key for key, differs in given.items() if differs]
+        found += _said(keys, "model.switch_at is 0, so that no head trains before model.head")
     changed = [key for key in _changed("warmup", w) if key not in ("warmup.epochs", "warmup.from")]
     if w.from_run:
         own = [key for key in _changed("warmup", w) if key not in ("warmup.from", "warmup.keep_projection")]
