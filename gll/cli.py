@@ -474,9 +474,10 @@ def reproduce(
 ) -> None:
     """Run a table or figure of the paper, or go on with it, and show what is new beside the paper's."""
     from gll.reproduce import command
+    from gll.reproduce.words import typed
 
     with problems_told("reproduce", OSError, ValueError):
-        words = tuple(word for word in only.split(",") if word.strip())
+        words = typed(only)
         request = command.Request(
             tuple(names or ()), scale and scale.value, every, show, resume, device, seconds, jobs, words, tables,
             figures, check, merge, pack, limit_mb, unpack, command.find_experiments(experiments), work,

@@ -17,11 +17,12 @@ from typer.testing import CliRunner
 from gll.cli import app
 from gll.reproduce import listing as listings
 from gll.reproduce.choice import chosen
-from gll.reproduce.experiment import Cell, Experiment, load_experiment
+from gll.reproduce.experiment import Cell, Experiment, load_all, load_experiment
 from gll.reproduce.kinds import kind_of
 from gll.reproduce.listing import listing, show_cells
 from gll.reproduce.records import claimed, read_records, write_json
 from gll.reproduce.state import State, note_begin
+from gll.reproduce.words import typed
 from gll.reproduce.work import Work
 from tests.test_reproduce_work import COUNTS, invoked, said, work_on, written
 
@@ -151,6 +152,14 @@ def test_scale_and_only_choose(counts: Experiment) -> None:
     assert (wrong.exit_code, "no cell of counts at small is third" in said(wrong)) == (1, True)
     wrong = invoked(counts, "--scale", "full", "--list")
     assert (wrong.exit_code, "unknown scale of counts 'full'" in said(wrong)) == (1, True)
+
+
+def test_every_cell_can_be_asked_for_by_its_title() -> None:
+    """As --list proposes; "1,000 steps" has a comma of its own."""
+    for experiment in load_all(REAL).values():
+        for scale in experiment.scales:
+            for cell in kind_of(experiment).cells(experiment, scale):
+                assert cell.matches(typed(cell.title)), f"{experiment.name}: {cell.title}"
 
 
 def test_smoke_says_on_what_it_runs(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import shutil
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from gll.files import complete_file
 from gll.names import require_name
@@ -18,8 +18,9 @@ from gll.reproduce.experiment import Experiment
 from gll.reproduce.kinds import kind_of
 from gll.reproduce.tables import Shown, states_of
 
+Style = Literal["-", "--", ":"]
 COLOURS = 64  # of a picture on a page; more make it larger and no clearer
-STYLES = ("-", "--", ":")
+STYLES: tuple[Style, ...] = ("-", "--", ":")
 
 
 def draw_all(experiments: Mapping[str, Experiment], folder: Path) -> list[Path]:
@@ -72,7 +73,7 @@ def curves(shown: Shown, path: Path) -> list[Path]:
     FigureCanvasAgg(figure)
     loss, error = figure.subplots(1, 2)
     groups: dict[str, list[Mapping[str, Any]]] = {}
-    styles: dict[str, str] = {}  # of lines, by the head that was tested
+    styles: dict[str, Style] = {}  # of lines, by the head that was tested
     for place, record in shown.found:
         groups.setdefault(", ".join(place.values()), []).append(record["more"]["curves"])
     for number, (name, members) in enumerate(groups.items()):

@@ -260,5 +260,5 @@ def command_of(work: Work, seconds: float | None, experiments: Path) -> Sequence
     """The words of a command that does the same in another process."""
     words = ["reproduce", work.experiment.name, "--scale", work.scale, "--device", work.device, "--resume"]
     words += ["--work", str(work.root), "--experiments", str(experiments)]
-    words += ["--only", ",".join(work.only)] if work.only else []
+    words += ["--only", ", ".join(work.only)] if work.only else []
     return [*words, "--seconds", f"{seconds:.0f}"] if seconds is not None else words
