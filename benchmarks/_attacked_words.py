@@ -6,7 +6,7 @@ import statistics
 from typing import Any
 
 from _attacked import ATTACKS, EXPERIMENTS, NOT_RUN, Known, Record, worst
-from _attacked_protocol import COLUMNS, failed_checks, graph_at
+from _attacked_protocol import COLUMNS, OLDER, failed_checks, graph_at
 from _paper_attacks import AS_TEXT, PLAIN
 
 from gll.reproduce import natural, protocol
@@ -34,6 +34,7 @@ from gll.reproduce.robust import (
 )
 from gll.reproduce.tables import Shown, tolerance
 from gll.reproduce.verdicts import so_far
+from gll.words import counted
 
 HALF = 0.5
 NOT_YET = "not run yet"
@@ -270,17 +271,20 @@ def _noticed(known: Known) -> str:
 
     *Batch dependence* does not count: it speaks of the graph, and not of a gradient.
     """
-    blind = [record for record in known.every() if _overrated(record)]
+    judged = [record for record in known.every() if failed_checks(_judged(record)) is not None]
+    blind = [record for record in judged if _overrated(record)]
     named = [set(_failed(record)) - {"batch dependence"} for record in blind]
     caught = sum(1 for names in named if names)
     which = ", ".join(f"*{name}*" for name in sorted(set().union(*named)))
     if not blind:
         return "there is no such run yet"
     missed = "; ".join(f"{r['cell']}, *{r['scale']}*" for r, names in zip(blind, named, strict=True) if not names)
-    fair = [record for record in known.every() if _overrated(record) is False]
+    fair = [record for record in judged if _overrated(record) is False]
     alarms = [record for record in fair if set(_failed(record)) - {"batch dependence"}]
     told = f"in {caught} of {len(blind)} such runs: {which}{f'; missed: {missed}' if missed else ''}"
-    return f"{told}. At least one fails in {len(alarms)} of the {len(fair)} other runs, too{_alarms(alarms)}"
+    older = len(known.every()) - len(judged)
+    left_out = f". Left out: {counted(older, 'run')} with {OLDER}" if older else ""
+    return f"{told}. At least one fails in {len(alarms)} of the {len(fair)} other runs, too{_alarms(alarms)}{left_out}"
 
 
 def _alarms(records: list[Record]) -> str:
@@ -305,7 +309,7 @@ def _judged(record: Record) -> dict[str, Any]:
 
 
 def _failed(record: Record) -> list[str]:
-    return failed_checks(_judged(record))
+    return failed_checks(_judged(record)) or []
 
 
 def _overrated(record: Record) -> bool | None:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from gll.attacks import checks
 from gll.attacks.balls import Ball
 from gll.attacks.checks import batch_dependence, deterministic, reaches_all_errors, run_checks, together, zero_gradients
+from gll.attacks.errors import Errors
 from gll.attacks.evaluate import Evaluation, Outcome, evaluate
 from gll.attacks.gradient import FGSM, IFGSM, PGD, input_gradient
 from gll.attacks.graph_victim import GraphVictim
@@ -212,20 +213,31 @@ def outcome(
     return Outcome(Cell(f"{kind}", settings, kind, None, samples), (chunk_of(samples, wrong, linf=eps),))
 
 
-def of(*outcomes: Outcome) -> list[Evaluation]:
-    return [Evaluation(outcomes[0].clean * 0, outcomes)]
+def evaluation_of(*outcomes: Outcome) -> Evaluation:
+    return Evaluation(outcomes[0].clean * 0, outcomes)
 
 
-def test_black_box_counts_samples_that_no_white_box_attack_fools() -> None:
-    white, black = outcome(Kind.MULTI, [0, 1, 2, 3]), outcome(Kind.BLACK_BOX, [4, 5, 6])
+def of(*outcomes: Outcome) -> list[Errors]:
+    return [Errors.of(evaluation_of(*outcomes))]
+
+
+def test_black_box_beside_the_best_attack_on_the_own_gradient() -> None:
+    white, black = outcome(Kind.MULTI, [0]), outcome(Kind.BLACK_BOX, list(range(4, 10)))
+    weaker = outcome(Kind.SINGLE, [])
+    check = transfer_or_black_box_beats_white_box(of(weaker, white, black))
+    assert (check.figure, check.passed) == (pytest.approx(0.5), True)  # six against one: chance explains that
+    white = outcome(Kind.MULTI, [])
     check = transfer_or_black_box_beats_white_box(of(white, black))
-    assert (check.figure, check.passed) == (0.3, False)  # though its error is smaller
-    assert "30.0% of samples" in check.meaning
+    assert (check.figure, check.passed) == (0.6, False)
+    assert "images is +60.0% beside that of attacks on the model's own" in check.meaning
     assert transfer_or_black_box_beats_white_box(of(white, outcome(Kind.TRANSFER, [1, 2]))).passed
     # A white-box attack at a smaller radius counts; at a larger one it does not.
     far, near = (outcome(Kind.MULTI, [4, 5, 6], eps=eps) for eps in (0.2, 0.05))
     assert not transfer_or_black_box_beats_white_box(of(white, black, far)).passed
     assert transfer_or_black_box_beats_white_box(of(white, black, near)).passed
+    # One that knows no ball is of no help to either side.
+    cw = replace(black, cell=replace(black.cell, kind=Kind.MULTI, settings={"eps": None, "norm": "L2"}))
+    assert not transfer_or_black_box_beats_white_box(of(white, black, cw)).passed
 
 
 def test_single_step_is_compared_with_steps_on_the_same_objective() -> None:
@@ -242,27 +254,28 @@ def test_single_step_is_compared_with_the_best_of_many() -> None:
     assert single_step_beats_multi_step(of(one, weak, long)).figure == pytest.approx(-0.1)
 
 
-@pytest.mark.parametrize(("wrong", "n", "passed"), [(1, 16, True), (2, 16, True), (3, 16, False), (2, 2, False)])
-def test_one_or_two_samples_fail_nothing(wrong: int, n: int, passed: bool) -> None:
-    """One of sixteen is above every limit; but where it is all that there are, two are enough."""
+@pytest.mark.parametrize(("wrong", "n", "passed"), [(1, 16, True), (4, 16, True), (5, 16, False), (5, 5, False)])
+def test_a_few_samples_fail_nothing(wrong: int, n: int, passed: bool) -> None:
+    """One kind of attack that finds nothing is beaten by five samples; a single step is no better from three on."""
     kinds = {Kind.MULTI: [], Kind.SINGLE: list(range(wrong)), Kind.BLACK_BOX: list(range(wrong))}
     known = {kind: outcome(kind, some, samples=n) for kind, some in kinds.items()}
     margin = outcome(Kind.MULTI, kinds[Kind.SINGLE], "Margin", samples=n)
     seen = outcome(Kind.MULTI, kinds[Kind.SINGLE], every_class=5, samples=n)
     for check in (
         transfer_or_black_box_beats_white_box(of(known[Kind.MULTI], known[Kind.BLACK_BOX])),
-        single_step_beats_multi_step(of(known[Kind.MULTI], known[Kind.SINGLE])),
         losses_disagree(of(known[Kind.MULTI], margin)),
         stand_ins_beat_own_gradient(of(known[Kind.MULTI], seen)),
     ):
         assert check.figure == pytest.approx(wrong / n)
         assert check.passed == passed
-        assert ("too few to tell" in check.meaning) == passed
+    step = single_step_beats_multi_step(of(known[Kind.MULTI], known[Kind.SINGLE]))
+    assert (step.figure, step.passed) == (pytest.approx(wrong / n), wrong < 3)
+    assert ("too few to tell" in step.meaning) == step.passed
     # Nor do few samples hide a sign on many, where its share is smaller.
-    many = of(outcome(Kind.MULTI, [], samples=100), outcome(Kind.BLACK_BOX, [0, 1, 2], samples=100))
+    many = of(outcome(Kind.MULTI, [], samples=100), outcome(Kind.BLACK_BOX, [0, 1, 2, 3, 4], samples=100))
     few = of(outcome(Kind.MULTI, [], samples=10), outcome(Kind.BLACK_BOX, [0, 1], samples=10))
     assert transfer_or_black_box_beats_white_box(few).passed
-    assert transfer_or_black_box_beats_white_box([*few, *many]).figure == pytest.approx(0.03)
+    assert transfer_or_black_box_beats_white_box([*few, *many]).figure == pytest.approx(0.05)
     assert not transfer_or_black_box_beats_white_box([*few, *many]).passed
 
 
@@ -292,18 +305,18 @@ def test_a_line_names_what_it_compares() -> None:
 
 def test_what_a_longer_attack_has_found_counts_in_the_checks() -> None:
     """Two short attacks differ by chance; where IFGSM, on cross-entropy, has found more, no loss is at fault."""
-    short = [outcome(Kind.MULTI, list(range(4))), outcome(Kind.MULTI, list(range(8)), "Margin")]
-    (own,), (longer,) = of(*short), of(outcome(Kind.MULTI, [*range(8), 15], samples=20))
-    assert not losses_disagree([own]).passed
+    short = [outcome(Kind.MULTI, [0]), outcome(Kind.MULTI, list(range(8)), "Margin")]
+    own, longer = evaluation_of(*short), evaluation_of(outcome(Kind.MULTI, [*range(8), 15], samples=20))
+    assert not losses_disagree([Errors.of(own)]).passed
     found = together(own, [longer])
-    assert losses_disagree(found[:1]).figure == 0
+    assert losses_disagree([Errors.of(found[0])]).figure == 0
     assert [len(o.success) for o in found[0].outcomes] == [10, 10, 10]  # the first of them are the same
     assert found[1:] == [longer]  # which has more samples to look at
-    (equal,) = of(outcome(Kind.MULTI, list(range(8))))
+    equal = evaluation_of(outcome(Kind.MULTI, list(range(8))))
     assert len(together(own, [equal])) == 1
     # In another graph, or of other samples, nothing is known of these.
     threat = ThreatModel("10 samples").as_dict()
-    (apart,) = of(replace(equal.outcomes[0], cell=replace(equal.outcomes[0].cell, threat=threat)))
+    apart = evaluation_of(replace(equal.outcomes[0], cell=replace(equal.outcomes[0].cell, threat=threat)))
     other = Evaluation(equal.labels + 1, equal.outcomes)
     for unlike in (apart, other):
         found = together(own, [unlike])
@@ -315,9 +328,9 @@ def test_fewer_samples_than_a_chunk_make_a_graph_of_their_own(queries: Queries, 
     """Ten of a hundred at a time, and twenty: the first ten of these were asked beside ten others."""
     threat = ThreatModel("5 samples", queries=queries).as_dict()
     made = [outcome(Kind.MULTI, [0], samples=n) for n in (10, 20)]
-    (own,), (longer,) = (of(replace(o, cell=replace(o.cell, threat=threat, chunk=100))) for o in made)
+    own, longer = (evaluation_of(replace(o, cell=replace(o.cell, threat=threat, chunk=100))) for o in made)
     assert len(together(own, [longer])[0].outcomes) == known
-    (equal,) = of(*own.outcomes)
+    equal = evaluation_of(*own.outcomes)
     assert len(together(own, [equal])[0].outcomes) == 2
 
 
@@ -337,9 +350,10 @@ def test_ifgsm_in_an_evaluation_is_known_to_the_checks(monkeypatch: pytest.Monke
 
 
 def test_objectives_that_find_more() -> None:
-    plain, margin = outcome(Kind.MULTI, [0]), outcome(Kind.MULTI, [1, 2, 3], "Margin")
+    plain, margin = outcome(Kind.MULTI, []), outcome(Kind.MULTI, list(range(1, 7)), "Margin")
     check = losses_disagree(of(plain, margin))
-    assert (check.figure, check.passed) == (pytest.approx(0.3), False)
+    assert (check.figure, check.passed) == (pytest.approx(0.6), False)
+    assert "rate this model too well; judge it by the others" in check.meaning
     assert losses_disagree(of(outcome(Kind.MULTI, [0, 1, 2, 3]), margin)).passed
 
 
@@ -347,10 +361,10 @@ def test_objectives_that_find_more() -> None:
 def test_what_only_a_stand_in_finds_raises_a_figure(more: dict[str, object]) -> None:
     """The strongest sign of a hidden gradient must not make another check look better."""
     own, kind = outcome(Kind.MULTI, [0]), Kind.TRANSFER if "source" in more else Kind.MULTI
-    black, seen = outcome(Kind.BLACK_BOX, [1, 2]), outcome(kind, [0, 1, 2, 3, 4], "Margin", **more)
+    black, seen = outcome(Kind.BLACK_BOX, [1, 2, 3]), outcome(kind, list(range(9)), "Margin", **more)
     check = stand_ins_beat_own_gradient(of(own, black, seen))
-    assert (check.figure, check.passed, check.tested) == (pytest.approx(0.4), False, True)
-    assert "40.0% of samples are fooled by way of another gradient" in check.meaning
+    assert (check.figure, check.passed, check.tested) == (pytest.approx(0.8), False, True)
+    assert "the error by way of another gradient is +80.0% beside that by the model's own (90.0%" in check.meaning
     assert "L∞, ε = 0.1, 10 samples" in check.meaning
     before = transfer_or_black_box_beats_white_box(of(own, black)).figure
     assert transfer_or_black_box_beats_white_box(of(own, black, seen)).figure >= before == pytest.approx(0.2)

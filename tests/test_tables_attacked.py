@@ -267,6 +267,39 @@ def test_a_claim_about_small_errors_needs_one(module: ModuleType, tmp_path: Path
     assert "FGSM 5.0 (paper 34.6)" in row("the paper's errors under FGSM")
 
 
+def test_checks_are_by_one_rule(module: ModuleType, tmp_path: Path) -> None:
+    """Also of records that were made by another; those that do not hold enough for it are not counted."""
+
+    def shown() -> tuple[str, str]:
+        made = module.attacked(module.known(tmp_path))
+        row = next(
+            line for line in made["attacked-mnist"].splitlines() if line.startswith("| natural, 100 epochs | GLL")
+        )
+        return row.split(" | ")[-1], next(
+            line for line in made["attacked-claims"].splitlines() if "checks notice" in line
+        )
+
+    file = tmp_path / "adversarial" / "results.json"
+    text = json.loads(file.read_text())
+    (record,) = (r for r in text["records"] if (r["cell"], r["scale"]) == ("mnist, GLL, natural, seed 0", "full"))
+    summary = record["more"]["summary"]
+    assert "stand-in" not in [check["name"] for check in summary["checks"]]  # there was none when it was made
+    for check in summary["checks"]:
+        check["passed"] = check["passed"] or check["name"] in ("losses disagree", "stand-in")
+    file.write_text(json.dumps(text))
+    column, told = shown()
+    assert {"losses disagree", "stand-in"} <= set(column.removesuffix(" |").split(", "))
+    blind = int(re.findall(r"in \d+ of (\d+) such runs", told)[0])
+    assert "older checks" not in told
+    for group in summary["groups"]:
+        group["attacks"] = [a for a in group["attacks"] if a["settings"].get("objective") not in ("Margin", "DLR")]
+    file.write_text(json.dumps(text))
+    column, told = shown()
+    assert column == "older checks |"
+    assert re.findall(r"in \d+ of (\d+) such runs", told) == [str(blind - 1)]
+    assert ". Left out: 1 run with older checks |" in told
+
+
 def test_one_attack_alone_stands_beside_the_worst_case(module: ModuleType, tmp_path: Path) -> None:
     file = tmp_path / "worst-case" / "results.json"
     lines = module.attacked(module.known(tmp_path))["attacked-symmetry"].splitlines()

@@ -79,6 +79,17 @@ class Ball:
         """Its radius in pixel units: that of the channel in which it is smallest."""
         return self.eps * min(self.scale)
 
+    def contains(self, other: Ball) -> bool:
+        """Whether all of another ball around the same image is known to lie in it.
+
+        >>> cube, box = Ball("LInf", 0.1), Ball("LInf", 0.5, (0.2, 0.4))
+        >>> box.contains(cube), cube.contains(box), cube.contains(Ball("LInf", 0.05)), cube.contains(Ball("L2", 0.05))
+        (True, False, True, False)
+        """
+        if (other.norm, other.scale) == (self.norm, self.scale):
+            return other.eps <= self.eps
+        return other.norm == self.norm and other.eps * max(other.scale) <= self.pixels + ROUNDING
+
     def holds(self, other: Ball | None, linf: NDArray[np.float64], l2: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Which images of an attack lie in it.
 
@@ -86,7 +97,7 @@ class Ball:
             other: the ball of that attack.
             linf, l2: the distances of its images, in pixel units.
         """
-        if other is not None and (other.norm, other.scale) == (self.norm, self.scale) and other.eps <= self.eps:
+        if other is not None and self.contains(other):
             return np.ones(len(linf), dtype=np.bool_)
         # With a unit for each channel this leaves out some that are inside: the true error is no smaller than stated.
         distance = linf if self.norm == "LInf" else l2

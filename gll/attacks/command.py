@@ -33,7 +33,7 @@ from gll.attacks.poisoned import poison_base, poisonable
 from gll.attacks.repair import set_aside_damaged
 from gll.attacks.report import about_checks, error_grids, preface, report
 from gll.attacks.sets import AIMED, Planned, left_out, names_of, plan
-from gll.attacks.signs import Check
+from gll.attacks.signs import RULE, Check
 from gll.attacks.store import FORMAT, ResultsError, Store, write_json
 from gll.attacks.tables import NORMS, attacks_grid, checks_grid, plain_name, poison_grid
 from gll.attacks.target import Request, Target
@@ -186,7 +186,7 @@ def _checks_at(target: Target) -> dict[str, Any]:
     n = min(SAMPLES, len(target.images))
     graph = "" if threat is None else graph_in_words(threat.as_dict(), n)
     at = {"eps": _checked_eps(target), "norm": _norm(target), "samples": n, "graph": graph, "stand_ins": views}
-    return {**at, "through_graph": lent}
+    return {**at, "through_graph": lent, "rule": RULE}
 
 
 def _summary(

@@ -1,28 +1,29 @@
 """Signs of a hidden gradient in what several attacks have found: one kind of attack does better than another.
 
+The best attack of one kind is compared with the best of the other, on the same samples and in the same ball. One rule
+says when a difference counts (`beats`). It needs nothing but errors, so that stored results can be judged by it, too.
 Read next: `checks.py`, which runs these and others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, final
 
-import numpy as np
-from numpy.typing import NDArray
-
 from gll.attacks.balls import Ball
-from gll.attacks.evaluate import Evaluation, Outcome, describe
+from gll.attacks.errors import Errors, Tried
 from gll.attacks.graphs import graph_in_words
 from gll.attacks.kinds import is_own, is_stand_in
 from gll.attacks.objectives import CrossEntropy
-from gll.attacks.store import Kind
+from gll.attacks.store import Cell, Kind
 from gll.words import counted
 
 FEW = 0.02  # by chance, or by an attack that is a little better: two samples of a hundred
-CLOSE = 0.05  # honest objectives differ by a few percent
 LEAST = 3  # of 30 samples one is more than FEW, and one is nothing to judge a model by
+MORE, DEVIATIONS = 1.25, 2.0  # of `beats`: a quarter more, and beyond chance
+RULE = 2  # of the verdicts in a summary; those without a number were given by shares of samples above 2 or 5 %
 WHITE = (Kind.SINGLE, Kind.MULTI)
 BLACK = (Kind.BLACK_BOX, Kind.TRANSFER)
 
@@ -55,121 +56,151 @@ class Check:
 @final
 @dataclass(frozen=True, eq=False)
 class Found:
-    """By how much some attacks do better than others.
+    """The best attacks of two sides in one ball.
 
     Args:
-        figure: the share of samples.
-        ball: in which.
-        evaluation: whose attacks they are.
-        these, those: the attacks that do better, and the others.
+        errors: of the samples that both were made on.
+        ball: where.
+        this, that: the best attack of the side that should not do better, and of the other.
     """
 
-    figure: float
+    errors: Errors
     ball: Ball
-    evaluation: Evaluation
-    these: Sequence[Outcome]
-    those: Sequence[Outcome]
+    this: Tried
+    that: Tried
 
     @property
-    def samples(self) -> int:
-        """On how many."""
-        return len(self.evaluation.labels)
+    def figure(self) -> float:
+        """By how much the error of the first exceeds that of the second."""
+        return self.this.error - self.that.error
+
+    @property
+    def beats(self) -> bool:
+        """Whether it does so clearly."""
+        return beats(self.this.error, self.that.error, self.errors.natural, self.errors.samples)
 
     def __str__(self) -> str:
-        """The strongest attack of both sides; ball, samples, graph."""
-        cell = self.evaluation.outcomes[0].cell
-        graph = graph_in_words(cell.threat, cell.chunk)
-        compared = " against ".join(_strongest(side, self.ball) for side in (self.these, self.those))
-        return f"{compared}; {self.ball}, {counted(self.samples, 'sample')}{graph and ', '}{graph}"
+        """Both attacks; ball, samples, graph."""
+        graph = graph_in_words(self.that.cell.threat, self.that.cell.chunk)
+        where = f"{self.ball}, {counted(self.errors.samples, 'sample')}{graph and ', '}{graph}"
+        return f"{self.this} against {self.that}; {where}"
 
 
-def transfer_or_black_box_beats_white_box(evaluations: Iterable[Evaluation]) -> Check:
-    """The share of samples that are fooled without the model's gradient and by no attack that follows it.
+def beats(error: float, other: float, natural: float, samples: int) -> bool:
+    """Whether an attack does better than another by enough to say something about the model.
 
-    The largest over all balls for which there are attacks of both kinds. Stand-ins are neither.
+    What they have found are the samples that are classified rightly without them. One must have found a quarter more
+    than the other, since two honest attacks of unlike kind or effort differ by some percent of what they find; and more
+    than chance explains. As if no sample were found by both, which is the most cautious reading of two errors, the
+    difference has a deviation of the root of their sum; it must exceed two of these. From none, five samples do.
+
+    Args:
+        error, other: shares of wrong samples after each attack.
+        natural: the share before.
+        samples: how many there are.
+
+    >>> beats(0.070, 0.028, 0.009, samples=1000)  # small errors, 61 samples against 19
+    True
+    >>> beats(0.53, 0.49, 0.006, samples=1000)  # 524 against 484: not a quarter more
+    False
+    >>> beats(0.04, 0.0, 0.0, samples=100), beats(0.05, 0.0, 0.0, samples=100)
+    (False, True)
     """
-    found = _largest(
-        FEW, _found_only(evaluations, lambda o: o.cell.kind in BLACK, lambda o: o.cell.kind in WHITE and is_own(o.cell))
-    )
-    return at_most(
-        FEW,
+    more, less = (max(0, round(samples * (share - natural))) for share in (error, other))
+    return more > MORE * less and more - less > DEVIATIONS * math.sqrt(more + less)
+
+
+def transfer_or_black_box_beats_white_box(every: Iterable[Errors]) -> Check:
+    """Whether attacks without the model's gradient do better than those that follow it.
+
+    Other views of a graph are neither; a probe that asks the model is also a stand-in.
+    """
+    return _better(
+        every,
         "black box or transfer",
-        found.figure,
-        f"{found.figure:.1%} of samples are fooled by black-box or transferred images, and by no attack on the model's "
-        f"own gradient ({found})",
+        lambda cell: cell.kind in BLACK,
+        lambda cell: cell.kind in WHITE and is_own(cell),
+        "the error of black-box or transferred images is {} beside that of attacks on the model's own gradient",
         "the gradient hides what is there to be found",
-        found.samples,
     )
 
 
-def single_step_beats_multi_step(evaluations: Iterable[Evaluation]) -> Check:
-    """By how much the error of one step exceeds that of many, with the same objective and ball: the best of each."""
-    every = []
-    for evaluation in evaluations:
-        one, many = (of_kind(evaluation, kind) for kind in (Kind.SINGLE, Kind.MULTI))
-        for ball, objective in dict.fromkeys((o.ball, objective_of(o)) for o in one):
-            these, those = ([o for o in side if (o.ball, objective_of(o)) == (ball, objective)] for side in (one, many))
+def losses_disagree(every: Iterable[Errors]) -> Check:
+    """Whether other objectives do better than cross-entropy, in many steps and by the model's own gradient."""
+    return _better(
+        every,
+        "losses disagree",
+        lambda cell: _many(cell) and objective_of(cell) != CrossEntropy.__name__,
+        lambda cell: _many(cell) and objective_of(cell) == CrossEntropy.__name__,
+        "the error of attacks on other objectives is {} beside that of those on cross-entropy",
+        "attacks on cross-entropy alone rate this model too well; judge it by the others. Where no gradient is exactly "
+        "zero, that of cross-entropy fades, most likely behind a very confident softmax",
+    )
+
+
+def stand_ins_beat_own_gradient(every: Iterable[Errors]) -> Check:
+    """Whether attacks that follow a stand-in do better than those on the model's own gradient.
+
+    A stand-in is another view of the graph (every class in sight, neighbours held), distances between features, or a
+    probe on the same encoder. The model judges both kinds alike, so what the stand-in finds was there to be found.
+    """
+    return _better(
+        every,
+        "stand-in",
+        is_stand_in,
+        is_own,
+        "the error by way of another gradient is {} beside that by the model's own",
+        "its own gradient hides what is there to be found",
+        "no attack on a stand-in for the model's gradient was made; `probe`, and for a graph `every-class`, `features` "
+        "and `fixed`, are such",
+    )
+
+
+COMPARED = (transfer_or_black_box_beats_white_box, losses_disagree, stand_ins_beat_own_gradient)
+"""Checks that compare errors of an evaluation, by one rule (`beats`)."""
+
+
+def judged_again(summary: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+    """The checks of a stored summary by the rule of today; None where it does not hold enough for that.
+
+    Checks that compare errors are made again from the errors that are stored. The others stay as they are.
+    """
+    if (summary.get("checks_at") or {}).get("rule") == RULE:
+        return list(summary["checks"])
+    every = [Errors.from_dict(group) for group in summary["groups"]]
+    again = {check.name: check for check in (compare(every) for compare in COMPARED)}
+    if not all(check.tested for check in again.values()):
+        return None
+    stored = {check["name"]: check for check in summary["checks"]}
+    return list((stored | {name: check.as_dict() for name, check in again.items()}).values())
+
+
+def single_step_beats_multi_step(every: Iterable[Errors]) -> Check:
+    """By how much the error of one step exceeds that of many, with the same objective and ball: the best of each.
+
+    Many steps should never do worse, so there is no room but for chance.
+    """
+    found = []
+    for errors in every:
+        one, many = (
+            [t for t in errors.tried if t.cell.kind is k and is_own(t.cell)] for k in (Kind.SINGLE, Kind.MULTI)
+        )
+        for ball, objective in dict.fromkeys((t.ball, objective_of(t.cell)) for t in one):
+            these, those = (
+                [t for t in side if (t.ball, objective_of(t.cell)) == (ball, objective)] for side in (one, many)
+            )
             if ball is not None and those:
-                figure = max(o.error for o in these) - max(o.error for o in those)
-                every.append(Found(figure, ball, evaluation, these, those))
-    found = _largest(FEW, every)
+                found.append(Found(errors, ball, *(max(side, key=lambda t: t.error) for side in (these, those))))
+    if not found:
+        raise ValueError("no two attacks with the same ball to compare; run_checks brings its own")
+    largest = max(found, key=lambda one: (exceeds(one.figure, FEW, one.errors.samples), one.figure))
     return at_most(
         FEW,
         "single step",
-        found.figure,
-        f"the error of a single step is {found.figure:+.1%} beside that of many steps ({found})",
+        largest.figure,
+        f"the error of a single step is {largest.figure:+.1%} beside that of many steps ({largest})",
         "many steps get lost, so the gradient does not point to the boundary",
-        found.samples,
-    )
-
-
-def losses_disagree(evaluations: Iterable[Evaluation]) -> Check:
-    """By how much the error of multi-step attacks exceeds that of those on cross-entropy, all by the own gradient."""
-    every = []
-    for evaluation in evaluations:
-        for ball in evaluation.balls:
-            many = [o for o in of_kind(evaluation, Kind.MULTI) if o.ball == ball]
-            plain = [o for o in many if objective_of(o) == CrossEntropy.__name__]
-            others = [o for o in many if o not in plain]
-            if plain and others:
-                figure = float(_any(many, ball).mean() - _any(plain, ball).mean())
-                every.append(Found(figure, ball, evaluation, others, plain))
-    found = _largest(CLOSE, every)
-    return at_most(
-        CLOSE,
-        "losses disagree",
-        found.figure,
-        f"attacks on other objectives add {found.figure:.1%} to the error of those on cross-entropy ({found})",
-        "robustness against cross-entropy is masking; look at the worst case",
-        found.samples,
-    )
-
-
-def stand_ins_beat_own_gradient(evaluations: Iterable[Evaluation]) -> Check:
-    """The share of samples that are fooled by following a stand-in, and by no attack on the model's own gradient.
-
-    A stand-in is another view of the graph (every class in sight, neighbours held), distances between features, or a
-    probe on the same encoder. The model judges both kinds alike, so what only the stand-in finds was there to be found.
-    """
-    every = _found_only(evaluations, lambda o: is_stand_in(o.cell), lambda o: is_own(o.cell))
-    if not every:
-        return Check(
-            "stand-in",
-            0.0,
-            True,
-            "no attack on a stand-in for the model's gradient was made; `probe`, and for a graph `every-class`, "
-            "`features` and `fixed`, are such",
-            tested=False,
-        )
-    found = _largest(CLOSE, every)
-    return at_most(
-        CLOSE,
-        "stand-in",
-        found.figure,
-        f"{found.figure:.1%} of samples are fooled by way of another gradient, and by no attack on the model's own "
-        f"({found})",
-        "its own gradient hides what is there to be found",
-        found.samples,
+        largest.errors.samples,
     )
 
 
@@ -198,46 +229,36 @@ def exceeds(figure: float, limit: float, samples: int | None = None) -> bool:
     return figure > limit and (samples is None or round(figure * samples) >= min(LEAST, samples))
 
 
-def of_kind(evaluation: Evaluation, kind: Kind) -> list[Outcome]:
-    """Attacks of a kind on the model's own gradient."""
-    return [o for o in evaluation.outcomes if o.cell.kind is kind and is_own(o.cell)]
-
-
-def objective_of(outcome: Outcome) -> str | None:
+def objective_of(cell: Cell) -> str | None:
     """The name of what the attack makes larger, if it has one."""
-    objective = outcome.cell.settings.get("objective")
+    objective = cell.settings.get("objective")
     return objective if objective is None or isinstance(objective, str) else str(objective["name"])
 
 
-def _found_only(
-    evaluations: Iterable[Evaluation], these: Callable[[Outcome], bool], those: Callable[[Outcome], bool]
-) -> list[Found]:
-    """The share of samples that these attacks fool and those do not, for every ball in which there are both."""
-    found: list[Found] = []
-    for evaluation in evaluations:
-        for ball in evaluation.balls:
-            some, others = ([o for o in evaluation.outcomes if wanted(o)] for wanted in (these, those))
-            if all(any(o.ball == ball for o in side) for side in (some, others)):
-                figure = float((_any(some, ball) & ~_any(others, ball)).mean())
-                found.append(Found(figure, ball, evaluation, some, others))
-    return found
+def _many(cell: Cell) -> bool:
+    """Many steps along the model's own gradient."""
+    return cell.kind is Kind.MULTI and is_own(cell)
 
 
-def _any(outcomes: Sequence[Outcome], ball: Ball) -> NDArray[np.bool_]:
-    """Which samples one of these attacks has fooled inside the ball."""
-    fooled: NDArray[np.bool_] = np.logical_or.reduce([o.inside(ball) for o in outcomes])
-    return fooled
-
-
-def _strongest(outcomes: Sequence[Outcome], ball: Ball) -> str:
-    """Of these attacks, the one with the largest error inside the ball, in words."""
-    best = max(outcomes, key=lambda o: o.inside(ball).mean())
-    name = describe(best.cell.attack, best.cell.settings)
-    return f"{best.inside(ball).mean():.1%} by {name}{', of the checks' if best.of_checks else ''}"
-
-
-def _largest(limit: float, found: Sequence[Found]) -> Found:
-    """The largest figure; of those that are above the limit by enough samples, where there are such."""
+def _better(
+    every: Iterable[Errors],
+    name: str,
+    this: Callable[[Cell], bool],
+    that: Callable[[Cell], bool],
+    words: str,
+    follows: str,
+    untested: str = "no attacks of both kinds in the same ball to compare",
+) -> Check:
+    """A check whether the best attack of one side beats the best of another, in any ball in which there are both."""
+    found = []
+    for errors in every:
+        for ball in dict.fromkeys(t.ball for t in errors.tried):
+            if ball is not None:
+                sides = [errors.best(wanted, ball) for wanted in (this, that)]
+                if sides[0] is not None and sides[1] is not None:
+                    found.append(Found(errors, ball, sides[0], sides[1]))
     if not found:
-        raise ValueError("no two attacks with the same ball to compare; run_checks brings its own")
-    return max(found, key=lambda one: (exceeds(one.figure, limit, one.samples), one.figure))
+        return Check(name, 0.0, True, untested, tested=False)
+    largest = max(found, key=lambda one: (one.beats, one.figure))
+    told = f"{words.format(f'{largest.figure:+.1%}')} ({largest})"
+    return Check(name, largest.figure, not largest.beats, f"{told}: {follows}" if largest.beats else told)
