@@ -20,6 +20,7 @@ from gll.attacks.tables import (
     cw_grid,
     errors_at,
     graphs_of,
+    in_earnest,
     paper_grid,
     radii,
     strong_radii,
@@ -124,6 +125,34 @@ def test_where_all_were_attacked_in_earnest() -> None:
     weak = made_up(2, 0.4)
     weak["groups"][0]["worst"][0]["by_kind"] = {"single step": 0.4}
     assert strong_radii([found, weak]) == []
+    assert any("own gradients alone" in line for line in preface(weak))
+    weak["groups"][0]["attacks"] = weak["groups"][0]["attacks"][:1]
+    assert strong_radii([found, weak]) == []
+
+
+@pytest.mark.parametrize(
+    ("attack", "more"),
+    [
+        ("pgd with every class", {"every_class": 5}),
+        ("pgd with fixed neighbours", {"neighbours": "fixed"}),
+        ("features", {}),
+    ],
+)
+def test_a_stand_in_alone_is_in_earnest(attack: str, more: dict[str, Any]) -> None:
+    """It is of the kind of the attack it is made of, several steps, and yet not by the model's own gradient."""
+    found = made_up(0, 0.4)
+    group = found["groups"][0]
+    group["attacks"] = group["attacks"][:1]
+    group["worst"][0]["by_kind"] = {"single step": 0.4, "multi-step": 0.5}
+    assert not in_earnest(found, 0.1)
+    other = group["attacks"][0] | {"attack": attack, "settings": group["attacks"][0]["settings"] | more}
+    far = other | {"settings": other["settings"] | {"eps": 0.2}}
+    group["attacks"] += [far]
+    assert not in_earnest(found, 0.1)  # it is in another ball
+    group["attacks"] += [other]
+    assert in_earnest(found, 0.1)
+    assert not in_earnest(found, 0.3)
+    assert not any("own gradients alone" in line for line in preface(found))
 
 
 def test_checks_of_seeds() -> None:

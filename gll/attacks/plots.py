@@ -18,17 +18,7 @@ from numpy.typing import NDArray
 from gll.attacks.balls import Ball
 from gll.attacks.evaluate import describe
 from gll.attacks.graphs import graph_of
-from gll.attacks.tables import (
-    carlini_wagner,
-    errors_at,
-    figures_at,
-    graphs_of,
-    in_earnest,
-    norm_of,
-    norms,
-    radii,
-    worst_at,
-)
+from gll.attacks.tables import carlini_wagner, errors_at, figures_at, graphs_of, in_earnest, norm_of, norms, radii
 from gll.files import complete_file
 
 Summaries = Mapping[str, Mapping[str, Any]]
@@ -94,7 +84,7 @@ def draw_curves(summaries: Summaries, path: Path) -> bool:
                 found.setdefault(column, []).append(Line(name, [(0.0, natural), *points], place))
         if cells := carlini_wagner(summary):
             found.setdefault("CW", []).append(Line(name, [(c["settings"]["c"], c["error"]) for c in cells], place))
-    earnest = any(in_earnest(worst_at(summary, eps)) for summary in summaries.values() for eps in radii(summary))
+    earnest = any(in_earnest(summary, eps) for summary in summaries.values() for eps in radii(summary))
     if not earnest and found.keys() & {"FGSM", "IFGSM"}:  # of these alone it would only repeat their panels
         found.pop("worst case", None)
     by_eps = ", or ".join(dict.fromkeys(BY_EPS[norm_of(summary)] for summary in summaries.values()))

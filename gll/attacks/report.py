@@ -79,7 +79,8 @@ def preface(summary: Mapping[str, Any]) -> list[str]:
     if any(is_joint(group) for group in summary["groups"]) and not all(map(_alone, graphs)):
         lines += ["For the error of one image by itself quote what `--queries alone` gives."]
     group = judged(summary)
-    if group is not None and group["worst"] and not any(map(in_earnest, group["worst"])):
+    worst = [] if group is None else [(worst["eps"], worst["norm"]) for worst in group["worst"]]
+    if worst and not any(in_earnest(summary, eps, norm) for eps, norm in worst):
         lines += ["The worst case is over the model's own gradients alone; `--attacks strong --resume` adds others."]
     test = summary.get("test")
     if test is not None:

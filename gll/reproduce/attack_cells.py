@@ -105,13 +105,13 @@ def figures(summary: Mapping[str, Any], request: Request) -> dict[str, float | N
 
     A worst case over the model's own gradients alone is none.
     """
-    from gll.attacks.tables import errors_at, in_earnest, worst_at
+    from gll.attacks.tables import errors_at, in_earnest
 
     behind, found = graph_of(request), dict[str, float | None]()
     unit = summary["unit"] if request.normalised else 1
     for eps in request.eps or (summary["table_eps_pixels"] / unit,):
         errors = errors_at(summary, eps * unit)
-        if not in_earnest(worst_at(summary, eps * unit)):
+        if not in_earnest(summary, eps * unit):
             errors["worst case"] = None
         where = f" at {eps / request.eps[0]:g}x" if request.eps else ""
         found |= {f"{name}{'' if name == 'natural' else where}{behind}": share for name, share in errors.items()}

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gll.attacks.tables import carlini_wagner, errors_at, in_earnest, radii, worst_at
+from gll.attacks.tables import carlini_wagner, errors_at, in_earnest, radii
 from gll.files import complete_file
 
 Summaries = Mapping[str, Mapping[str, Any]]
@@ -45,7 +45,7 @@ def by_radius(column: str) -> Callable[[Mapping[str, Any]], Points]:
     def points(summary: Mapping[str, Any]) -> Points:
         at = {eps: errors_at(summary, eps) for eps in radii(summary)}
         if column == WORST:
-            at = {eps: errors for eps, errors in at.items() if in_earnest(worst_at(summary, eps))}
+            at = {eps: errors for eps, errors in at.items() if in_earnest(summary, eps)}
         found = [(eps, error) for eps, errors in at.items() if (error := errors[column]) is not None]
         natural = at[found[0][0]]["natural"] if found and column != WORST else None
         return found if natural is None else [(0.0, natural), *found]
