@@ -231,7 +231,8 @@ def carlini_wagner(summary: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def attacks_grid(summary: Mapping[str, Any]) -> Grid:
     """Every attack in a row."""
-    head = ("attack", "kind", "base", "chunk", "error, %", "zero gradients, %", "mean L∞", "mean L2²", "seconds")
+    zero = "zero gradients, % of those right"
+    head = ("attack", "kind", "base", "chunk", "error, %", zero, "mean L∞", "mean L2²", "seconds")
     rows = []
     for group in summary["groups"]:
         for cell in group["attacks"]:
