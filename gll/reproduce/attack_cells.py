@@ -53,7 +53,7 @@ class AttackKind(AbstractKind):
         for name, options in parts.items():
             out = place.folder / ("attack" if not name else f"attack-{name}")
             request = Request(run.directory, **options, out=out, resume=True, seed=cell.point.seed, device=place.device)
-            summary = attack_run(request, out, place.reporter)
+            summary = attack_run(request, out, place.reporter, typed=False)
             if (out / "images.png").is_file():
                 pictures[name or "attack"] = out / "images.png"
             for figure, value in figures(summary, request).items():
