@@ -231,6 +231,7 @@ def _summary(
             "encoder": config.model.encoder,
             "head": head or config.model.head,
             "training": training,
+            "eps": adversarial.eps * (max(target.data.std) if adversarial.units == "normalised" else 1),
             "about": _in_words(target, training),
         },
         "about": target.about(),
