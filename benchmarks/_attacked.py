@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, final
 
 from gll.reproduce import natural
+from gll.reproduce.attack_figures import HEADS
 from gll.reproduce.experiment import Experiment, load_experiment
 from gll.reproduce.protocol import NO_GRAPH, graph_of, strong
 from gll.reproduce.robust import (
@@ -58,7 +59,7 @@ WORST = "worst case of all"
 SHORT = {ROBUST: "robust", NATURAL: "natural", PAPER: "natural-paper"}
 """Ways of training that have a table of their own, in names of tables and pictures."""
 AGAINST = f"{OURS}, against every class"
-MARKS = {OURS: ("o", "C0"), AGAINST: ("D", "C3"), "WNLL": ("v", "C4"), "linear": ("s", "C1"), "MLP": ("^", "C2")}
+LOOKS = {OURS: HEADS[OURS], AGAINST: ("C3", "D")} | {name: HEADS[name] for name in ("WNLL", "linear", "MLP")}
 Record = dict[str, Any]
 Summary = dict[str, Any]
 
@@ -90,7 +91,7 @@ class Known:
         found = Contest(self.worst, data, training).records
         other = Contest(self.worst, data, EVERY_CLASS).records.get(OURS) if training == ROBUST else None
         named = found | ({AGAINST: other} if other else {})
-        return {name: named[name] for name in MARKS if name in named}
+        return {name: named[name] for name in LOOKS if name in named}
 
 
 def known(root: Path = EXPERIMENTS) -> Known:
@@ -244,13 +245,15 @@ def draw(known: Known, data: str, path: Path, training: str = ROBUST) -> None:
         for name, group in found.items()
     }
     titles = [title for title in rows if any(shares[title, name] for name in found)]
+    seeds = {name: counted(len(group), "seed") for name, group in found.items()}
+    same = len(set(seeds.values())) == 1
     figure, axes = plt.subplots(figsize=(8, (0.13 + 0.1 * len(found)) * len(titles) + 1.0), layout="constrained")
     for place, title in enumerate(reversed(titles)):
         for number, name in enumerate(found):
             height = place + 0.8 * (0.5 - (number + 0.5) / len(found))
             errors = [100 * share for share in shares[title, name]]
-            label = f"{name} ({counted(len(found[name]), 'seed')})" if place == 0 else None
-            mark, colour = MARKS[name]
+            label = (name if same else f"{name} ({seeds[name]})") if place == 0 else None
+            colour, mark = LOOKS[name]
             axes.plot(errors, [height] * len(errors), mark, color=colour, markersize=5, label=label)
         if place % 2 == 0:
             axes.axhspan(place - 0.5, place + 0.5, color="0.96", zorder=0)
@@ -258,7 +261,10 @@ def draw(known: Known, data: str, path: Path, training: str = ROBUST) -> None:
     axes.get_yticklabels()[0].set_fontweight("bold")
     axes.set_ylim(-0.5, len(titles) - 0.5)
     axes.set_xlim(-1, 101)
-    axes.set_xlabel(f"{NAMES[data]}: error in percent at ε = {eps:g} of the pixel range{note}")
+    # Of the figure, not of the axes, which are narrower than these words.
+    every = f"; {next(iter(seeds.values()))}" if same else ""
+    about = f"{NAMES[data]}: error in percent at ε = {eps:g} of the pixel range{note}{every}"
+    figure.supxlabel(about, fontsize=10)
     axes.grid(axis="x", alpha=0.3)
     figure.legend(loc="outside upper center", ncols=len(found), fontsize=8, frameon=False)
     figure.savefig(path, dpi=110)

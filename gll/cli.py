@@ -173,7 +173,8 @@ class QueriesName(enum.StrEnum):
 def attack(
     run: RunArgument,
     attacks: Annotated[
-        str, typer.Option(help="paper, strong, or names: fgsm, ifgsm, cw-paper, pgd, pgd-margin, square, probe, ...")
+        str,
+        typer.Option(help="paper; strong (long, see --samples); or names with commas between: fgsm, pgd, square, ..."),
     ] = "paper",
     eps: Annotated[str, typer.Option(help="Every ε, such as 0.1,0.2; by default the paper's for this data.")] = "",
     eps_units: Annotated[

@@ -95,6 +95,26 @@ def test_a_quantised_input() -> None:
     assert not found & {"single step", "deterministic", "batch dependence"}
 
 
+def test_an_input_behind_a_threshold() -> None:
+    """It has no gradient, not even zero: that is said, and what needs none is tested."""
+    x, y = blobs(60)
+    model = Masked(honest_mlp(), lambda x: (x > 0.5).to(x.dtype), same)
+    found = {c.name: c for c in run_checks(model, x, y, eps=EPS)}
+    assert len(found) == 8
+    zero, black = found["zero gradients"], found["black box or transfer"]
+    assert (zero.figure, zero.passed, zero.tested) == (1.0, False, True)
+    assert "no gradient at all" in zero.meaning
+    square = evaluate(model, x, y, [Square(EPS, checks.QUERIES)]).outcomes[0]
+    assert black.figure == pytest.approx(square.error - square.natural(y.numpy()))
+    assert (black.figure > 0.02, black.passed) == (True, False)
+    untested = [name for name, check in found.items() if not check.tested]
+    assert untested == ["single step", "losses disagree", "stand-in", "all errors"]
+    assert found["deterministic"].passed
+    assert found["batch dependence"].passed
+    with pytest.raises(ValueError, match="a comparison inside"):  # as an attack it is refused all the same
+        FGSM(EPS)(model, x, y)
+
+
 def test_a_saturated_softmax() -> None:
     # The cross-entropy has no gradient, the margin has: only attacks on the first are in the dark.
     found = failed(after=saturated)
@@ -290,6 +310,7 @@ def test_few_zero_gradients_fail_nothing() -> None:
 
         check = zero_gradients(Masked(honest_mlp(), partly, same), x, y)
         assert check.figure > 0.08
+        assert f"{check.figure:.1%} of the samples that are classified rightly have" in check.meaning
         assert check.passed == passed
 
 

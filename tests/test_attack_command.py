@@ -381,7 +381,7 @@ def test_the_strong_set(runs: dict[str, Path], tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(command, "find_spec", lambda name: None)  # as where AutoAttack is not installed
     forecast, told = command.Forecast, []
     monkeypatch.setattr(
-        command, "Forecast", lambda come, to: told.append(sum(n == 24 for _, n in come)) or forecast(come, to)
+        command, "Forecast", lambda come, *to: told.append(sum(n == 24 for _, n in come)) or forecast(come, *to)
     )
     out = tmp_path / "out"
     options = ("--attacks", "strong", "--steps", "3", "--restarts", "1", "--square-queries", "5")

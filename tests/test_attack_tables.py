@@ -20,6 +20,7 @@ from gll.attacks.tables import (
     cw_grid,
     errors_at,
     graphs_of,
+    in_earnest,
     paper_grid,
     radii,
     strong_radii,
@@ -124,6 +125,34 @@ def test_where_all_were_attacked_in_earnest() -> None:
     weak = made_up(2, 0.4)
     weak["groups"][0]["worst"][0]["by_kind"] = {"single step": 0.4}
     assert strong_radii([found, weak]) == []
+    assert any("own gradients alone" in line for line in preface(weak))
+    weak["groups"][0]["attacks"] = weak["groups"][0]["attacks"][:1]
+    assert strong_radii([found, weak]) == []
+
+
+@pytest.mark.parametrize(
+    ("attack", "more"),
+    [
+        ("pgd with every class", {"every_class": 5}),
+        ("pgd with fixed neighbours", {"neighbours": "fixed"}),
+        ("features", {}),
+    ],
+)
+def test_a_stand_in_alone_is_in_earnest(attack: str, more: dict[str, Any]) -> None:
+    """It is of the kind of the attack it is made of, several steps, and yet not by the model's own gradient."""
+    found = made_up(0, 0.4)
+    group = found["groups"][0]
+    group["attacks"] = group["attacks"][:1]
+    group["worst"][0]["by_kind"] = {"single step": 0.4, "multi-step": 0.5}
+    assert not in_earnest(found, 0.1)
+    other = group["attacks"][0] | {"attack": attack, "settings": group["attacks"][0]["settings"] | more}
+    far = other | {"settings": other["settings"] | {"eps": 0.2}}
+    group["attacks"] += [far]
+    assert not in_earnest(found, 0.1)  # it is in another ball
+    group["attacks"] += [other]
+    assert in_earnest(found, 0.1)
+    assert not in_earnest(found, 0.3)
+    assert not any("own gradients alone" in line for line in preface(found))
 
 
 def test_checks_of_seeds() -> None:
@@ -184,12 +213,44 @@ def test_curves_of_one_run_show_every_attack(tmp_path: Path, figures: list[Any])
     assert draw_curves({"a": found}, tmp_path / "a.png")
     (axis,) = figures[0].axes
     lines = {text.get_text(): line for text, line in zip(figures[0].legends[0].texts, axis.lines, strict=True)}
-    assert list(lines) == ["pgd, Margin", "pgd, DLR", "worst case", "natural"]
-    assert lines["pgd, Margin"].get_xydata().tolist() == [[0, 1], [0.1, 20], [0.2, 30]]
+    assert list(lines) == ["pgd, margin", "pgd, DLR", "worst case", "natural"]
+    assert lines["pgd, margin"].get_xydata().tolist() == [[0, 1], [0.1, 20], [0.2, 30]]
     assert lines["worst case"].get_xydata().tolist() == [[0, 1], [0.1, 50]]
     assert lines["natural"].get_ydata() == [1, 1]
+    assert 50 < axis.get_ylim()[1] < 60  # the axis ends a little above what is drawn
     found["groups"][0]["attacks"] = found["groups"][0]["attacks"][:1]  # one ε is enough
     assert draw_curves({"a": found}, tmp_path / "a.png")
+
+
+def test_curves_mark_what_the_model_was_trained_for(tmp_path: Path, figures: list[Any]) -> None:
+    found = made_up(0, 0.4)
+    found["groups"][0]["attacks"] = found["groups"][0]["attacks"][:2]
+    found["groups"][0]["attacks"][0]["settings"]["objective"] = "CrossEntropy"
+    for more, marks in (
+        ({}, {}),
+        ({"eps": 0.0, "data": "mnist"}, {"ε of the paper's table, 0.1": 0.1}),
+        ({"eps": 0.15, "data": "MNIST"}, {"ε of the training, 0.15": 0.15, "ε of the paper's table, 0.1": 0.1}),
+        ({"eps": 0.15, "data": "digits"}, {"ε of the training, 0.15": 0.15}),
+    ):
+        assert draw_curves({"a": found | {"run": found["run"] | more}}, tmp_path / "a.png")
+        (axis,), (legend,) = figures[-1].axes, figures[-1].legends
+        names = [text.get_text() for text in legend.texts]
+        assert names[0] == "fgsm, cross-entropy"
+        places = {name: line.get_xdata()[0] for name, line in zip(names, axis.lines, strict=True) if "ε" in name}
+        assert places == marks
+
+
+def test_distances_of_one_run_fit_their_axis(tmp_path: Path, figures: list[Any]) -> None:
+    found = made_up(0, 0.4)
+    for cell in found["groups"][0]["attacks"]:
+        cell |= {"mean_squared_l2": 0.2, "error": 0.05}
+    assert draw_distances({"a": found}, tmp_path / "a.png")
+    (axis,) = figures[0].axes
+    assert 5 < axis.get_ylim()[1] < 10
+    assert (axis.get_title(), figures[0].legends) == ("a: CW, a point for each c", [])
+    assert "L2²" in axis.get_xlabel()
+    assert draw_distances({"a": found, "b": found}, tmp_path / "a.png")
+    assert [text.get_text() for text in figures[1].legends[0].texts] == ["a", "b"]
 
 
 def test_curves_of_two_norms_are_in_two_panels(tmp_path: Path, figures: list[Any]) -> None:
@@ -227,17 +288,33 @@ def test_nothing_is_cut_off_in_the_grid_of_images(tmp_path: Path, figures: list[
     draw_images([Row(long, clean, clean + 0.15, "9", "automobile", "ε = 0.15")], tmp_path / "a.png")
     (figure,) = figures
     figure.canvas.draw()
-    box, inside = figure.bbox, []
-    texts = [t for axis in figure.axes for t in (*axis.texts, axis.title) if t.get_text()]
+    titles = [axis.title for axis in figure.axes]
+    texts = [*titles, *(block._suptitle for block in figure.subfigs), figure._supxlabel]
     extents = [text.get_window_extent() for text in texts]
     for extent in extents:
-        inside.append(box.x0 <= extent.x0 and extent.x1 <= box.x1)
-    assert all(inside)
-    assert all(a.x1 < b.x0 for a, b in itertools.pairwise(sorted(extents, key=lambda extent: extent.x0)))
-    shown = " ".join(text.get_text() for text in texts).split()
+        assert figure.bbox.x0 <= extent.x0
+        assert extent.x1 <= figure.bbox.x1
+        assert figure.bbox.y0 <= extent.y0
+        assert extent.y1 <= figure.bbox.y1
+    assert not any(a.overlaps(b) for a, b in itertools.combinations(extents, 2))
+    shown = " ".join(text.get_text() for text in texts).replace(", ", " ").split()
     for word in (*long.split(), "0.15", "±0.150", "9", "automobile"):
         assert word in shown
-    assert "grey is 0" in figure.get_supxlabel()
+    assert "true class: 9" in (said := [text.get_text() for text in texts])
+    assert "predicted: automobile" in said
+    assert "grey is 0" in figure.get_supxlabel().replace("\n", " ")
+
+
+def test_images_leave_no_empty_column(tmp_path: Path, figures: list[Any]) -> None:
+    clean = np.zeros((1, 8, 8), dtype=np.float32)
+    for number, size in ((1, (1, 3)), (2, (1, 6)), (5, (3, 6))):
+        draw_images([Row("fgsm", clean, clean + 0.15, "9", "1")] * number, tmp_path / "a.png")
+        figures[-1].canvas.draw()
+        assert len(figures[-1].axes) == 3 * number
+        boxes = [axis.get_position().transformed(axis.figure.transSubfigure) for axis in figures[-1].axes]
+        assert (len({round(box.y0) for box in boxes}), len({round(box.x0) for box in boxes})) == size
+        filled = sum(box.width for box in boxes[: size[1]]) / figures[-1].bbox.width
+        assert filled > 0.85
 
 
 def test_images_show_the_change(tmp_path: Path) -> None:

@@ -69,6 +69,7 @@ def test_overrides_of_options() -> None:
         (NAMED + "[trian]\nlr = 1", [], "unknown key 'trian'; did you mean 'train'"),
         (NAMED, ["train.learning_rate=3"], "unknown key 'train.learning_rate'; did you mean 'lr'"),
         (NAMED, ["train.epoch=3"], "unknown key 'train.epoch'; did you mean 'epochs'"),
+        (NAMED, ["train.unlabelled=0"], "unknown key 'train.unlabelled'; did you mean 'labelled'"),
         (NAMED, ["train.lr.x=3"], "train.lr has no parts"),
         (NAMED, ["train=3"], "train is a section"),
         (NAMED, ["train.lr"], "key=value"),

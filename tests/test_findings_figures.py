@@ -43,9 +43,19 @@ def test_models_that_lie_on_each_other_are_both_seen() -> None:
     assert looks[0]["color"] != looks[1]["color"]
     assert looks[2]["color"] == looks[3]["color"]
     assert looks[2]["linestyle"] != looks[3]["linestyle"]
-    assert len({look["marker"] for look in looks}) == 4
+    assert len({look["marker"] for look in looks}) == 3  # by head
+    assert looks[2]["markerfacecolor"] != looks[3]["markerfacecolor"] == "none"
+    assert len({look["linewidth"] for look in looks}) == 1
     sizes = [look["markersize"] for look in looks]  # what is drawn later lies above, and is smaller
     assert sizes == sorted(set(sizes), reverse=True)
+
+
+def test_a_head_looks_the_same_in_every_picture() -> None:
+    few, many = ["linear, robust", "GLL, robust"], ["GLL, natural", "WNLL, natural", "GLL, robust", "linear, robust"]
+    names = ("color", "marker", "linestyle", "linewidth", "markerfacecolor")
+    first, second = (attack_figures.looks_of(models) for models in (few, many))
+    for model in few:
+        assert [first[model][name] for name in names] == [second[model][name] for name in names]
 
 
 def test_the_worst_case_is_a_bar_with_its_number_and_may_be_left_out(
@@ -62,7 +72,11 @@ def test_the_worst_case_is_a_bar_with_its_number_and_may_be_left_out(
     for worst in (True, False):
         assert attack_figures.draw_errors({"GLL, natural": summary}, tmp_path / "a.png", worst=worst)
     titles = [[axis.get_title() for axis in figure.axes if axis.axison] for figure in drawn]
-    assert titles[0] == ["FGSM", "IFGSM", "worst case", "CW"]
+    large, small = (f"{n} queries jointly beside a base of {n}" for n in ("10,000", "1,000"))
+    assert [title.split("\n") for title in titles[0]] == [
+        ["FGSM", large], ["IFGSM", large], ["worst case", small], ["CW", small]
+    ]  # fmt: skip
+    titles[1] = [title.split("\n")[0] for title in titles[1]]
     assert titles[1] == ["FGSM", "IFGSM", "CW"]  # no empty axes at the fourth place
     assert [len(figure.axes) for figure in drawn] == [4, 4]
 

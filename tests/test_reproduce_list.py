@@ -166,6 +166,7 @@ def test_smoke_says_on_what_it_runs(tmp_path: Path) -> None:
     """Its cell is called mnist."""
     text = " ".join(shown(load_experiment(REAL / "worst-case"), "smoke", tmp_path).split())
     assert "on digits, whatever its cells are called" in text
+    assert "its figures mean nothing" in text
 
 
 # Warm-ups -------------------------------------------------------------------------------------------------------------

@@ -407,9 +407,11 @@ def test_progress_in_plain_lines(tmp_path: Path) -> None:
     text = io.StringIO()
     train(new_run(tiny(tmp_path)), reporter=Reporter(Console(file=text, width=200), seconds=0))
     said = text.getvalue().splitlines()
-    assert said[0].startswith("epoch 1/2: loss ")
-    assert all(word in said[0] for word in ("error", "images/s", "left"))
+    assert said[0] == "a step: 20 labelled samples + 40 unlabelled samples + a base of 20; 3 steps an epoch"
+    assert said[1].startswith("epoch 1/2: loss ")
+    assert all(word in said[1] for word in ("error", "images/s", "left"))
     assert "test error gll transductive" in said[-1]
+    assert said[-1].endswith(" s)")  # how long it took
 
 
 def test_one_process_of_several_gets_its_share(tmp_path: Path) -> None:

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import tomllib
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
+from rich.console import Console
 from typer.testing import CliRunner
 
 from gll.cli import app
 from gll.data import load
 from gll.train import keys
-from gll.train.config import Config, from_toml, to_toml
+from gll.train.config import Config, from_toml, to_toml, with_values
+from gll.train.distributed import Ranks
+from gll.train.evaluate import to_come
 from gll.train.loop import new_run, train
+from gll.train.model import load_data, restore
+from gll.train.progress import Reporter
+from gll.train.start import make_batches, step_in_words
 from tests.tiny_runs import TINY, digits, tiny
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -56,6 +64,39 @@ def test_a_switch_is_said(tmp_path: Path) -> None:
     (tmp_path / "c.toml").write_text(TINY)
     said = gll("train", str(tmp_path / "c.toml"), f"data.name={digits()}", f"out={tmp_path / 'r'}", "model.switch_at=1")
     assert "; mlp trains for 1 epoch, then gll" in said.replace("\n", "")
+
+
+def test_what_a_step_holds_is_said(tmp_path: Path) -> None:
+    """With few labels the paper's equation leaves a step hardly a sample that has a loss, and says how to get more."""
+    config = tiny(tmp_path, "data.labels=3 each", "base.size=10", "train.labelled=0", "train.steps=0")
+    run, data = new_run(config), load_data(config)
+
+    def said(config: Config, world: int = 1, uses_base: bool = True) -> str:
+        batches = make_batches(config, data.train_labels, run.split, Ranks(world=world), uses_base)
+        return step_in_words(config, batches, data.num_classes)
+
+    step = "a step: 3 labelled samples + 52 unlabelled samples + a base of 10; 7 steps an epoch"
+    hint = "; only the labelled ones have a loss: train.labelled=10 or more makes an epoch of fewer steps"
+    assert said(config) == step + hint
+    more = with_values(config, "train.labelled=20")
+    assert said(more) == "a step: 20 labelled samples + 40 unlabelled samples + a base of 10; 1 step an epoch"
+    assert said(more, 2) == said(more)  # of both processes together
+    assert said(config, uses_base=False) == "a step: 30 labelled samples; 1 step an epoch"
+
+
+def test_a_long_test_is_announced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = new_run(tiny(tmp_path, "train.epochs=1", "test.also=knn"))
+    train(run)
+    assert "testing" not in gll("evaluate", str(run.directory))  # of 500 samples
+    monkeypatch.setattr("gll.train.evaluate.LARGE", 500)
+    assert "testing gll, knn; the graph has all 500 samples" in gll("evaluate", str(run.directory))
+    out = io.StringIO()
+    train(new_run(tiny(tmp_path / "b")), reporter=Reporter(Console(file=out, width=200)))
+    lines = out.getvalue().splitlines()
+    assert lines[-2] == "epoch 2: testing gll; the graph has all 500 samples"
+    assert lines[-1].startswith("epoch 2: test error gll transductive ")
+    model, data = restore(run, torch.device("cpu"))
+    assert to_come(model, data, with_values(run.config, "model.head=mlp", "test.also=knn")) == ""
 
 
 def test_evaluating_with_too_many_neighbours_is_noted(tmp_path: Path) -> None:

@@ -33,11 +33,12 @@ from torch import Tensor, nn
 
 from gll.attacks.base import AbstractAttack
 from gll.attacks.errors import Errors
-from gll.attacks.evaluate import Evaluation, Outcome, evaluate
+from gll.attacks.evaluate import Evaluation, Outcome, describe, evaluate
 from gll.attacks.features import FeatureAttack
 from gll.attacks.gather import judged_by
 from gll.attacks.gradient import FGSM, PGD, input_gradient
 from gll.attacks.graph_victim import GraphVictim
+from gll.attacks.inputs import NoSlopeError
 from gll.attacks.kinds import is_own
 from gll.attacks.norms import AbstractNorm, LInf
 from gll.attacks.objectives import CrossEntropy, Margin, prediction
@@ -72,7 +73,11 @@ def zero_gradients(model: nn.Module, images: Float[Tensor, "n ..."], labels: Int
     """
     graph = isinstance(model, GraphVictim)
     seen = model.through_graph().sharpened() if isinstance(model, GraphVictim) else model
-    gradient, logits = input_gradient(seen, images, labels, CrossEntropy())
+    try:
+        gradient, logits = input_gradient(seen, images, labels, CrossEntropy())
+    except NoSlopeError:
+        why = "there is no gradient at all: logits do not depend on images in a way that can be differentiated"
+        return Check("zero gradients", 1.0, False, f"{why}, and no attack by a gradient can be made")
     right = prediction(logits, labels) == labels
     zero = (gradient == 0).flatten(1).all(1)[right]
     figure = float(zero.double().mean()) if len(zero) else 0.0
@@ -80,7 +85,7 @@ def zero_gradients(model: nn.Module, images: Float[Tensor, "n ..."], labels: Int
         FEW,
         "zero gradients",
         figure,
-        f"{figure:.1%} of samples have a gradient of cross-entropy that is exactly zero"
+        f"{figure:.1%} of the samples that are classified rightly have a gradient of cross-entropy that is exactly zero"
         + (", through the graph, in float64" if graph else ""),
         "attacks by that gradient do nothing to them, and their error says nothing",
         len(zero),
@@ -195,6 +200,8 @@ def run_checks(
 ) -> tuple[Check, ...]:
     """All checks of one model, on some samples and on what larger evaluations of it have found.
 
+    A model without any gradient fails the first. Nothing is tested then that compares attacks by its gradient.
+
     Args:
         model: images in [0, 1] to logits. A graph that was trained by the gradient of a surrogate (WNLL) is attacked by
             its own, through the graph: what a surrogate finds more is what a stand-in finds.
@@ -221,12 +228,17 @@ def run_checks(
     norm = norm or LInf()
     whole = float(norm.size(torch.ones_like(images[:1], dtype=torch.float64)))  # the way from black to white
     tried = probes(eps, graph=graph, norm=norm, whole=whole)
-    own = evaluate(model, images, labels, tried, chunk=SAMPLES, **options)
+    random = deterministic(model, images)
+    try:
+        own = evaluate(model, images, labels, tried, chunk=SAMPLES, **options)
+    except NoSlopeError:
+        first = zero_gradients(model, images, labels)
+        blind = evaluate(model, images, labels, [Square(eps, QUERIES, norm)], chunk=SAMPLES, **options)
+        return *_without_gradient(first, blind), random, batch_dependence(model, images, noise=random.figure)
     own = replace(own, outcomes=tuple(replace(o, of_checks=True) for o in own.outcomes))
     everything = [Errors.of(evaluation) for evaluation in together(own, evaluations)]
     many = [o for o in own.outcomes if o.cell.kind is Kind.MULTI and is_own(o.cell)]
     errors = {o.ball.eps: o.error for o in many if o.ball and objective_of(o.cell) == CrossEntropy.__name__}
-    random = deterministic(model, images)
 
     def at_half() -> str:
         few = evaluate(model, images, labels, [FGSM(eps, norm)], chunk=max(1, len(images) // 2), **options).outcomes[0]
@@ -245,6 +257,23 @@ def run_checks(
         random,
         batch_dependence(model, images, noise=random.figure, errors=at_half),
     )
+
+
+def _without_gradient(first: Check, blind: Evaluation) -> tuple[Check, ...]:
+    """The checks of gradients, where there is none: what a random search finds is all that can be compared.
+
+    Args:
+        first: that of zero gradients.
+        blind: a random search.
+    """
+    found, n = blind.outcomes[0], len(blind.labels)
+    figure = float((found.success & (found.clean == blind.labels)).mean())
+    words = (
+        f"{figure:.1%} of samples are fooled by a random search ({describe(found.cell.attack, found.cell.settings)})"
+    )
+    hidden = at_most(FEW, "black box or transfer", figure, words, "no gradient is there to find them", n)
+    rest = ("single step", "losses disagree", "stand-in", "all errors")
+    return first, hidden, *(Check(name, 0.0, True, "there is no gradient to follow", tested=False) for name in rest)
 
 
 def together(own: Evaluation, evaluations: Sequence[Evaluation]) -> list[Evaluation]:

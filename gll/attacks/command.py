@@ -35,7 +35,7 @@ from gll.attacks.report import about_checks, error_grids, preface, report
 from gll.attacks.sets import AIMED, Planned, left_out, names_of, plan
 from gll.attacks.signs import RULE, Check
 from gll.attacks.store import FORMAT, ResultsError, Store, write_json
-from gll.attacks.tables import NORMS, attacks_grid, checks_grid, plain_name, poison_grid
+from gll.attacks.tables import NORMS, checks_grid, plain_name, poison_grid
 from gll.attacks.target import Request, Target
 from gll.files import complete_file
 from gll.terminal import error_console, said_by
@@ -49,6 +49,7 @@ PROBLEMS = (OSError, ValueError, ImportError, NonFiniteError)
 """What a user can do something about: shown as one message, without a traceback."""
 PICTURED = ("fgsm", "ifgsm", "cw-paper")  # the paper's figure; two rows each
 MOST_ROWS = 12
+FEW_SAMPLES, FEW_BASE = 200, 500  # for a first look on a CPU
 
 
 def run_attack(request: Request, console: Console) -> int:
@@ -67,7 +68,6 @@ def run_attack(request: Request, console: Console) -> int:
     if not console.is_terminal:
         console.width = 160
     poisoned = (poison_grid(summary),) if summary["poison"] else ()
-    console.print(attacks_grid(summary).rich())
     for texts, grids in (
         (preface(summary), (*error_grids(summary), *poisoned)),
         (about_checks(summary), (checks_grid(summary),)),
@@ -78,18 +78,28 @@ def run_attack(request: Request, console: Console) -> int:
             console.print(grid.rich())
     for note in summary["notes"]:
         errors.print(said_by("attack (note)", note, "yellow"))
-    console.print(Text(f"{clock(summary['wall_s'])} of attacks; report, pictures and figures: {out}"), soft_wrap=True)
+    where = f"every attack by itself: {out / 'report.md'}, pictures and figures beside it"
+    console.print(Text(f"{clock(summary['wall_s'])} of attacks; {where}"), soft_wrap=True)
     return 0
 
 
-def attack_run(request: Request, out: Path, reporter: Reporter) -> dict[str, Any]:
+def attack_run(request: Request, out: Path, reporter: Reporter, *, typed: bool = True) -> dict[str, Any]:
     """Attack a run, write everything into a folder, and return the summary.
+
+    Args:
+        request: what was asked for.
+        out: the folder.
+        reporter: says how far it is.
+        typed: whether somebody has given these options for this run, and should hear which of them change nothing.
 
     Raises:
         ValueError: something cannot be attacked as asked (RunError, ResultsError among them).
     """
     if not request.resume and (out / "about.json").is_file():
-        raise ResultsError(f"{out} holds results; add --resume to go on with them, or choose another folder by --out")
+        raise ResultsError(
+            f"{out} holds results; add --resume to go on with them, or choose another folder by --out; to begin "
+            "afresh, remove the folder"
+        )
     target = Target(request)
     for run in (target.run, *target.others):
         announce(run.config.model.encoder, run.config.model.encoder_options, reporter.say)
@@ -110,7 +120,7 @@ def attack_run(request: Request, out: Path, reporter: Reporter) -> dict[str, Any
     what = f"{request.head_at_test} head at test" if request.head_at_test else f"{target.run.config.model.head} head"
     many = f"{counted(len(planned), 'attack')} on {counted(len(target.images), 'sample')} of {target.data.name}"
     reporter.say(f"{target.about()['run']} ({what}): {many}, in {NORMS[_norm(target)]}")
-    unused = [*without_effect(request, target, names), *chosen(target, recipe, names)]
+    unused = [*(without_effect(request, target, names) if typed else ()), *chosen(target, recipe, names)]
     for line in (*(f"without {name}: {reason}" for name, reason in without.items()), *unused):
         reporter.say(line)
     _attack_all(target, planned, store, reporter)
@@ -140,24 +150,37 @@ def _attack_all(target: Target, planned: Sequence[Planned], store: Store, report
     jobs: dict[tuple[int, int, bool, bool], list[AbstractAttack]] = {}
     for one in planned:
         size = (p.base, p.chunk) if one.large else (p.few_base, p.few_chunk)
-        jobs.setdefault((*(size if target.has_graph else (0, p.few_chunk)), one.sharp, one.fast), []).append(one.attack)
+        graph = (*size, one.sharp, one.fast)
+        jobs.setdefault(graph if target.has_graph else (0, p.few_chunk, False, False), []).append(one.attack)
     to_come: list[tuple[AbstractAttack, int]] = []
+    outlined: dict[str, list[AbstractAttack]] = {}
     for (base, chunk, sharp, fast), attacks in jobs.items():
         model = target.judged(base, sharp, fast=fast)
         left = [n - store.done(cell_of(attack, model, min(chunk, n))) for attack in attacks]
         to_come += zip(attacks, left, strict=True)
-        graph = f" beside a base of {base:,}" if target.has_graph else ""
-        kind = ", in float64" if sharp and target.has_graph else ""
-        reporter.say(f"{min(chunk, n):,} samples at a time{graph}{kind}:")
+        where = f" beside a base of {base:,}{', in float64' if sharp else ''}" if target.has_graph else ""
+        outlined.setdefault(f"{min(chunk, n):,} samples at a time{where}:", []).extend(attacks)
+    for title, attacks in outlined.items():
+        reporter.say(title)
         for line in outline(attacks):
             reporter.say(f"  {line}")
     if done := sum(not left for _, left in to_come):
         reporter.say(f"{done} of them are done already")
-    forecast = Forecast(to_come, reporter)
+    forecast = Forecast(to_come, reporter, _shorter(target))
     for (base, chunk, sharp, fast), attacks in jobs.items():
         args = (target.judged(base, sharp, fast=fast), target.images, target.labels, attacks)
         options: dict[str, Any] = {"store": store, "reporter": reporter, "seed": target.request.seed}
         evaluate(*args, chunk=chunk, after=forecast.after, **options)
+
+
+def _shorter(target: Target) -> str:
+    """How the same would take minutes; empty where it is as small already."""
+    fewer = [f"--samples {FEW_SAMPLES}"] if len(target.images) > FEW_SAMPLES else []
+    fewer += [f"--base {FEW_BASE}"] if target.has_graph and target.protocol.few_base > FEW_BASE else []
+    if not fewer:
+        return ""
+    other = "; an error depends on the base" if len(fewer) > 1 else ""
+    return f"for a first look: Ctrl-C, and the same command with {' '.join(fewer)} --out FOLDER{other}"
 
 
 def _checks(target: Target, evaluations: Sequence[Evaluation], out: Path, reporter: Reporter) -> tuple[Check, ...]:
@@ -208,6 +231,7 @@ def _summary(
             "encoder": config.model.encoder,
             "head": head or config.model.head,
             "training": training,
+            "eps": adversarial.eps * (max(target.data.std) if adversarial.units == "normalised" else 1),
             "about": _in_words(target, training),
         },
         "about": target.about(),

@@ -37,7 +37,7 @@ def without_effect(request: Request, target: Target, names: Sequence[str]) -> li
     """
     given = _given(request)
     said = [
-        f"{option} has no effect: it is for {', '.join(users[:4])}{', ...' if len(users) > 4 else ''}"
+        f"{option} has no effect without {' or '.join(users[:3])}{' or ...' if len(users) > 3 else ''} in --attacks"
         for key, (option, users) in USED_BY.items()
         if key in given and not set(users) & set(names)
     ]

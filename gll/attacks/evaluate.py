@@ -331,9 +331,11 @@ def _attack(
             if after is not None:
                 after(attack, len(images[part]), chunks[-1].seconds)
             lost = sum(int(c.success.sum()) for c in chunks)
-            update(chunks[-1].stop, f"error {lost / chunks[-1].stop:.2%}")
+            if chunks[-1].stop < len(images):  # the line at the end says the rest
+                update(chunks[-1].stop, f"error {lost / chunks[-1].stop:.2%}")
     outcome = Outcome(cell, chunks)
-    reporter.say(f"{title}: error {outcome.error:.2%} ({outcome.seconds:.1f} s)")
+    natural = outcome.natural(labels.cpu().numpy())
+    reporter.say(f"{title}: error {outcome.error:.2%}, {natural:.2%} before ({outcome.seconds:.1f} s)")
     return outcome
 
 

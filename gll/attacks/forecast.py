@@ -23,6 +23,7 @@ GRADIENT = 3  # passes that a gradient takes
 RANDOM_DRAWS = 20  # gradients that AutoAttack averages for a model that answers at random
 KEEP_THE_BEST = (PGD, CarliniWagner)  # these look at every iterate
 EVERY = 60.0  # seconds of attacks between two forecasts
+LONG = 30 * 60.0  # seconds that are worth a word about how to do with fewer
 
 
 def _autoattack(s: Mapping[str, Any]) -> float:
@@ -91,12 +92,13 @@ class Forecast:
     Args:
         attacks: all that are to come, and how many samples of each are not attacked yet.
         reporter: where to say it.
+        shorter: how it would take less time; said once, where it takes long.
     """
 
-    def __init__(self, attacks: Sequence[tuple[AbstractAttack, int]], reporter: Reporter) -> None:
+    def __init__(self, attacks: Sequence[tuple[AbstractAttack, int]], reporter: Reporter, shorter: str = "") -> None:
         self._left = {id(attack): (passes_of(attack) or 0.0) * samples for attack, samples in attacks}
         self._unknown = sum(passes_of(attack) is None for attack, _ in attacks)
-        self._reporter = reporter
+        self._reporter, self._shorter = reporter, shorter
         self._passes = self._seconds = self._said = 0.0
 
     @property
@@ -116,3 +118,6 @@ class Forecast:
             self._said = self._seconds
             more = f", and {self._unknown} of unknown length" if self._unknown else ""
             self._reporter.say(f"about {clock(self.seconds_left)} for the attacks to come{more}: a rough guess")
+            if self._shorter and self.seconds_left >= LONG:
+                self._reporter.say(self._shorter)
+                self._shorter = ""

@@ -136,6 +136,10 @@ def check_base_labels(labels: Tensor, m: int, num_classes: int) -> None:
         )
 
 
+class NoSlopeError(ValueError):
+    """A model has no gradient with respect to its images, not even one that is zero."""
+
+
 def require_slope(logits: Tensor, images: Tensor) -> None:
     """Refuse logits that do not depend on the images in a way that can be differentiated.
 
@@ -144,10 +148,10 @@ def require_slope(logits: Tensor, images: Tensor) -> None:
     """
     if not images.requires_grad or (logits.requires_grad and _leads_to(logits, images)):
         return
-    raise ValueError(
+    raise NoSlopeError(
         "the model's logits do not depend on its images in a way that can be differentiated (detach, no_grad, "
-        "inference_mode or argmax inside?), so that there is no gradient to follow; use an attack that needs none: "
-        "Square, or Transfer from another model"
+        "inference_mode, argmax or a comparison inside?), so that there is no gradient to follow; use an attack that "
+        "needs none: Square, or Transfer from another model"
     )
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from gll.attacks.autoattack import AutoAttack
 from gll.attacks.base import AbstractAttack
 from gll.attacks.gradient import FGSM
@@ -40,10 +43,18 @@ def is_stand_in(cell: Cell) -> bool:
     These are other views of a graph, distances between features, sources that may ask the model, and the surrogate that
     lends WNLL its slope.
     """
-    settings = cell.settings
-    views = settings.get("every_class") or settings.get("neighbours") == "fixed" or settings.get("asks")
     lent = cell.threat is not None and cell.threat["gradient"] != "own" and cell.kind in FOLLOW
-    return bool(views or lent) or cell.attack == FEATURES
+    return lent or sees_otherwise(cell.attack, cell.settings)
+
+
+def sees_otherwise(attack: str, settings: Mapping[str, Any]) -> bool:
+    """Whether an attack with this name and these settings was made to follow another gradient than the model gives.
+
+    >>> sees_otherwise("pgd with every class", {"every_class": 5}), sees_otherwise("pgd", {})
+    (True, False)
+    """
+    views = settings.get("every_class") or settings.get("neighbours") == "fixed" or settings.get("asks")
+    return bool(views) or attack == FEATURES
 
 
 def is_own(cell: Cell) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, final
 
@@ -18,21 +18,14 @@ from numpy.typing import NDArray
 from gll.attacks.balls import Ball
 from gll.attacks.evaluate import describe
 from gll.attacks.graphs import graph_of
-from gll.attacks.tables import (
-    carlini_wagner,
-    errors_at,
-    figures_at,
-    graphs_of,
-    in_earnest,
-    norm_of,
-    norms,
-    radii,
-    worst_at,
-)
+from gll.attacks.sets import PROTOCOLS
+from gll.attacks.tables import carlini_wagner, errors_at, figures_at, graphs_of, in_earnest, norm_of, norms, radii
 from gll.files import complete_file
 
 Summaries = Mapping[str, Mapping[str, Any]]
 STYLES = ("-o", "--s", ":^", "-.v")
+LOSSES = {"CrossEntropy": "cross-entropy", "Margin": "margin"}
+TRAINED, TABLE = "ε of the training", "ε of the paper's table"
 BY_EPS, BY_C = {"LInf": "ε, of the range", "L2": "ε, L2"}, "c"
 
 
@@ -64,6 +57,7 @@ class Panel:
         lines: what is drawn.
         natural: the error without an attack, a line across; None: none.
         logarithmic: whether the horizontal axis is.
+        marks: places on the horizontal axis that have a name.
     """
 
     title: str
@@ -71,6 +65,7 @@ class Panel:
     lines: Sequence[Line]
     natural: float | None = None
     logarithmic: bool = False
+    marks: Mapping[str, float] = field(default_factory=dict)
 
 
 def draw_curves(summaries: Summaries, path: Path) -> bool:
@@ -94,7 +89,7 @@ def draw_curves(summaries: Summaries, path: Path) -> bool:
                 found.setdefault(column, []).append(Line(name, [(0.0, natural), *points], place))
         if cells := carlini_wagner(summary):
             found.setdefault("CW", []).append(Line(name, [(c["settings"]["c"], c["error"]) for c in cells], place))
-    earnest = any(in_earnest(worst_at(summary, eps)) for summary in summaries.values() for eps in radii(summary))
+    earnest = any(in_earnest(summary, eps) for summary in summaries.values() for eps in radii(summary))
     if not earnest and found.keys() & {"FGSM", "IFGSM"}:  # of these alone it would only repeat their panels
         found.pop("worst case", None)
     by_eps = ", or ".join(dict.fromkeys(BY_EPS[norm_of(summary)] for summary in summaries.values()))
@@ -128,7 +123,7 @@ def _panels_in(summary: Mapping[str, Any], norm: str, places: dict[str, int]) ->
             if ball is not None and ball.norm == norm:
                 if "alpha" in settings:  # its steps follow from ε
                     settings.pop("steps", None)
-                name = describe(cell["attack"], settings) + where
+                name = in_words(describe(cell["attack"], settings)) + where
                 lines.setdefault(name, [(0.0, cell["natural"])]).append((eps, cell["error"]))
     at = [(eps, figures_at(summary, eps, norm)) for eps in radii(summary, norm)]
     worst = [(eps, error) for eps, found in at if (error := found["worst case"].error) is not None]
@@ -139,7 +134,27 @@ def _panels_in(summary: Mapping[str, Any], norm: str, places: dict[str, int]) ->
     graph = next((found["worst case"].graph for _, found in at), "")
     over = f"worst case{f' ({graph})' if several else ''}"
     drawn += [Line(over, [(0.0, natural or 0.0), *worst], 0, thick=True)] if worst else []
-    return [Panel("error against ε", BY_EPS[norm], drawn, natural)]
+    title = "\n".join(["error against ε", *([graph] if graph and not several else [])])
+    return [Panel(title, BY_EPS[norm], drawn, natural, marks=known_radii(summary) if norm == "LInf" else {})]
+
+
+def in_words(name: str) -> str:
+    """The name of an attack with its loss in words.
+
+    >>> in_words("pgd, CrossEntropy, 40 steps")
+    'pgd, cross-entropy, 40 steps'
+    """
+    for loss, words in LOSSES.items():
+        name = name.replace(f", {loss}", f", {words}")
+    return name
+
+
+def known_radii(summary: Mapping[str, Any]) -> dict[str, float]:
+    """Every ε in L∞ that has a name: that of the training, and that of the paper's table."""
+    run, table = summary["run"], summary["table_eps_pixels"]
+    known = {TRAINED: run["eps"]} if run.get("eps") else {}
+    in_paper = norm_of(summary) == "LInf" and str(run.get("data")).lower() in PROTOCOLS
+    return known | ({TABLE: table} if in_paper else {})
 
 
 def draw_distances(summaries: Summaries, path: Path) -> bool:
@@ -148,7 +163,9 @@ def draw_distances(summaries: Summaries, path: Path) -> bool:
     for place, (name, summary) in enumerate(summaries.items()):
         if cells := carlini_wagner(summary):
             lines.append(Line(name, [(cell["mean_squared_l2"], cell["error"]) for cell in cells], place))
-    return _draw([Panel("CW, a point for each c", "mean squared distance", lines)] if lines else [], path)
+    one = f"{lines[0].name}: " if len(lines) == 1 else ""
+    label = "mean squared distance: L2², pixels in 0 .. 1"
+    return _draw([Panel(f"{one}CW, a point for each c", label, lines)] if lines else [], path)
 
 
 def draw_poison(summaries: Summaries, path: Path) -> bool:
@@ -175,7 +192,7 @@ class Row:
     Args:
         attack: what to call the attack.
         clean, attacked: images (c, h, w) in [0, 1].
-        before, after: the predicted classes, by name.
+        before, after: the predicted classes, by name; before it is also the true one.
         where: its ε or its c.
     """
 
@@ -188,27 +205,31 @@ class Row:
 
 
 def draw_images(rows: Sequence[Row], path: Path) -> None:
-    """Original, perturbation and attacked image, with the classes before and after.
+    """Original, perturbation and attacked image, with the true class and the one that is predicted after.
 
-    The perturbation is shown around grey, stretched to its largest pixel, which the title gives.
+    The perturbation is shown around grey, stretched to its largest pixel, which the title gives. Two rows stand beside
+    each other.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     if not rows:
         raise ValueError("no images to draw: no attack has fooled the model")
-    figure = Figure(figsize=(7.6, 1.8 * len(rows) + 0.4), layout="constrained")
+    beside = min(2, len(rows))
+    headings = ["\n".join(textwrap.wrap(", ".join(filter(None, (row.attack, row.where))), 60)) for row in rows]
+    lines = -(-len(rows) // beside)
+    figure = Figure(figsize=(4.8 * beside, 2.1 * lines + 0.4), layout="constrained")
     FigureCanvasAgg(figure)
-    figure.supxlabel("change: grey is 0; black and white are as far as its title says, of a range of 1", fontsize=8)
-    for axes, row in zip(figure.subplots(len(rows), 4, squeeze=False), rows, strict=True):
+    about = "the original is predicted rightly; change: grey is 0; black and white are as far as its title says"
+    figure.supxlabel("\n".join(textwrap.wrap(about, 70 * beside)), fontsize=8)
+    blocks = figure.subfigures(lines, beside, squeeze=False, wspace=0.04, hspace=0.02)
+    for block, row, heading in zip(blocks.flat, rows, headings, strict=False):
         change = row.attacked - row.clean
         largest = float(np.abs(change).max()) or 1.0
-        about = "\n".join([*textwrap.wrap(row.attack, 24), *filter(None, [row.where])])
-        axes[0].text(0.5, 0.5, about, ha="center", va="center", fontsize=8, transform=axes[0].transAxes)
-        axes[0].set_axis_off()
-        titles = (f"original: {row.before}", f"change, ±{largest:.3f}", f"attacked: {row.after}")
+        block.suptitle(heading, fontsize=9, fontweight="bold")
+        titles = (f"true class: {row.before}", f"change, ±{largest:.3f}", f"predicted: {row.after}")
         images = (row.clean, 0.5 + change / (2 * largest), row.attacked)
-        for axis, image, title in zip(axes[1:], images, titles, strict=True):
+        for axis, image, title in zip(block.subplots(1, 3), images, titles, strict=True):
             pixels = np.clip(image, 0, 1).transpose(1, 2, 0)
             grey = pixels.shape[2] != 3
             axis.imshow(pixels[:, :, 0] if grey else pixels, cmap="gray" if grey else None, vmin=0, vmax=1)
@@ -229,6 +250,10 @@ def _draw(panels: Sequence[Panel], path: Path) -> bool:
     figure = Figure(figsize=(max(3.6 * len(panels), 5.0), 3.4 + 0.2 * -(-len(names) // columns)), layout="constrained")
     FigureCanvasAgg(figure)
     drawn: dict[str, Any] = {}
+    # All panels have one scale, up to the largest error of them.
+    errors = [100 * error for panel in panels for line in panel.lines for _, error in line.points]
+    errors += [100 * panel.natural for panel in panels if panel.natural is not None]
+    top = min(100.0, 1.1 * max(errors) + 1.0)
     for axis, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         for line in panel.lines:
             x, y = zip(*line.points, strict=True)
@@ -238,13 +263,18 @@ def _draw(panels: Sequence[Panel], path: Path) -> bool:
             (drawn[line.name],) = axis.plot(x, [100 * v for v in y], STYLES[line.place % 4], markersize=4, **look)
         if panel.natural is not None:
             drawn["natural"] = axis.axhline(100 * panel.natural, color="grey", linestyle="--", linewidth=1)
+        for name, place in panel.marks.items():
+            look = {"color": "black", "linestyle": ":" if name == TRAINED else "-.", "linewidth": 0.8, "zorder": 0}
+            drawn[f"{name}, {place:.3g}"] = axis.axvline(place, **look)
         if panel.logarithmic:
             axis.set_xscale("log")
         elif panel.label.startswith("ε"):
             axis.set_xlim(left=0)
-        axis.set(title=panel.title, xlabel=panel.label, ylabel="error, %", ylim=(-3, 103))
+        axis.set(xlabel=panel.label, ylabel="error, %", ylim=(-0.03 * top, 1.03 * top))
+        axis.set_title(panel.title, fontsize=10)
         axis.grid(alpha=0.3)
-    figure.legend(drawn.values(), drawn.keys(), loc="outside lower center", fontsize=7, ncols=columns)
+    if len(drawn) > 1:
+        figure.legend(drawn.values(), drawn.keys(), loc="outside lower center", fontsize=7, ncols=columns)
     _save(figure, path)
     return True
 

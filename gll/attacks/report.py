@@ -37,12 +37,12 @@ def report(summary: Mapping[str, Any]) -> str:
     lines += ["", *footnotes(summary)]
     lines += ["", "## Checks", "", *about_checks(summary), "", checks_grid(summary).markdown()]
     lines += ["", "## Every attack", "", attacks_grid(summary).markdown()]
-    if any(_rounded(cell) for group in summary["groups"] for cell in group["attacks"]):
-        lines += [
-            "",
-            "Zero gradients are counted as the model is used. A graph in float32 has rounding where there is no",
-        ]
-        lines += ["gradient, so its share may be larger than the figure; the check looks in float64."]
+    cells = [cell for group in summary["groups"] for cell in group["attacks"]]
+    if any(cell["zero_gradients"] is not None for cell in cells):
+        lines += ["", "Zero gradients: of the samples that are classified rightly, those whose first gradient is zero."]
+    if any(map(_rounded, cells)):
+        lines += ["They are counted as the model is used. A graph in float32 has rounding where there is no gradient,"]
+        lines += ["so its share may be larger than the figure; the check looks in float64."]
     parts = parts_grid(summary)
     if parts.rows:
         lines += ["", "## Parts of AutoAttack", "", "The error in percent after each part, which goes on with what the"]
@@ -79,7 +79,8 @@ def preface(summary: Mapping[str, Any]) -> list[str]:
     if any(is_joint(group) for group in summary["groups"]) and not all(map(_alone, graphs)):
         lines += ["For the error of one image by itself quote what `--queries alone` gives."]
     group = judged(summary)
-    if group is not None and group["worst"] and not any(map(in_earnest, group["worst"])):
+    worst = [] if group is None else [(worst["eps"], worst["norm"]) for worst in group["worst"]]
+    if worst and not any(in_earnest(summary, eps, norm) for eps, norm in worst):
         lines += ["The worst case is over the model's own gradients alone; `--attacks strong --resume` adds others."]
     test = summary.get("test")
     if test is not None:

@@ -212,7 +212,7 @@ class Store:
             if not resume:
                 raise ResultsError(
                     f"{directory} holds results; add --resume to go on with them (what is finished is kept, further "
-                    "attacks are added), or choose another folder by --out"
+                    "attacks are added), or choose another folder by --out; to begin afresh, remove the folder"
                 )
             before = read_json(file)
             if before.get("format") != FORMAT:
@@ -221,7 +221,7 @@ class Store:
             if different:
                 raise ResultsError(
                     f"{directory} was made with other settings: {'; '.join(different)}. Results of both cannot stand "
-                    "in one table: use the same, or choose another folder by --out"
+                    "in one table: use the same, or choose another folder by --out; to begin afresh, remove the folder"
                 )
         elif directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
             raise ResultsError(f"{directory} exists and holds no results of attacks; choose another folder by --out")

@@ -201,6 +201,12 @@ class GraphBatches:
         )
 
     @property
+    def sizes(self) -> tuple[int, int, int]:
+        """How many base, labelled and unlabelled samples the first batch of an epoch has, of all processes together."""
+        labelled, unlabelled = self._sizes[0]
+        return self._base, labelled * self._replicas, unlabelled * self._replicas
+
+    @property
     def base_set(self) -> AbstractBaseSet:
         """How the base is chosen."""
         return self._base_set

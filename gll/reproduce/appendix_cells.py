@@ -54,7 +54,7 @@ class AbstractAttacked(AbstractKind):
             out = place.folder / name.replace(" ", "-")
             asked: dict[str, Any] = {**options, **view, "seed": cell.point.seed, "device": place.device}
             request = Request(run.directory, **asked, out=out, resume=True)
-            summaries[name] = attack_run(request, out, place.reporter)
+            summaries[name] = attack_run(request, out, place.reporter, typed=False)
             if (out / "images.png").is_file():
                 pictures[name.replace(" ", "-")] = out / "images.png"
         return Outcome(self.figures(summaries), {"summaries": summaries}, pictures=pictures)

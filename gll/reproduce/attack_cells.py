@@ -53,7 +53,7 @@ class AttackKind(AbstractKind):
         for name, options in parts.items():
             out = place.folder / ("attack" if not name else f"attack-{name}")
             request = Request(run.directory, **options, out=out, resume=True, seed=cell.point.seed, device=place.device)
-            summary = attack_run(request, out, place.reporter)
+            summary = attack_run(request, out, place.reporter, typed=False)
             if (out / "images.png").is_file():
                 pictures[name or "attack"] = out / "images.png"
             for figure, value in figures(summary, request).items():
@@ -105,13 +105,13 @@ def figures(summary: Mapping[str, Any], request: Request) -> dict[str, float | N
 
     A worst case over the model's own gradients alone is none.
     """
-    from gll.attacks.tables import errors_at, in_earnest, worst_at
+    from gll.attacks.tables import errors_at, in_earnest
 
     behind, found = graph_of(request), dict[str, float | None]()
     unit = summary["unit"] if request.normalised else 1
     for eps in request.eps or (summary["table_eps_pixels"] / unit,):
         errors = errors_at(summary, eps * unit)
-        if not in_earnest(worst_at(summary, eps * unit)):
+        if not in_earnest(summary, eps * unit):
             errors["worst case"] = None
         where = f" at {eps / request.eps[0]:g}x" if request.eps else ""
         found |= {f"{name}{'' if name == 'natural' else where}{behind}": share for name, share in errors.items()}

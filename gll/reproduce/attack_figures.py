@@ -10,15 +10,17 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gll.attacks.tables import carlini_wagner, errors_at, in_earnest, radii, worst_at
+from gll.attacks.tables import carlini_wagner, errors_at, figures_at, in_earnest, radii
 from gll.files import complete_file
 
 Summaries = Mapping[str, Mapping[str, Any]]
 Points = list[tuple[float, float]]
 WORST, CW, DISTANCE = "worst case", "CW", "CW: error against distance"
-MARKS, STYLES = "os^vDP*X", ("-", "--", ":")
-COLOURS = {"GLL": "C0", "linear": "C1", "MLP": "C2", "WNLL": "C4"}  # as in other pictures
-LABELS = {CW: "c", DISTANCE: "mean squared distance, a point for each c"}
+HEADS = {"GLL": ("C0", "o"), "linear": ("C1", "s"), "MLP": ("C2", "^"), "WNLL": ("C4", "v")}
+"""A colour and a mark for each head, the same in all pictures."""
+TRAININGS = {"robust": "-", "natural": "--"}
+MARKS, STYLES = "DP*X<>", ("-", "--", ":")  # of others
+LABELS = {CW: "c", DISTANCE: "mean squared distance: L2², pixels in 0 .. 1; a point for each c"}
 
 
 def draw_errors(summaries: Summaries, path: Path, title: str = "", worst: bool = True) -> bool:
@@ -45,7 +47,7 @@ def by_radius(column: str) -> Callable[[Mapping[str, Any]], Points]:
     def points(summary: Mapping[str, Any]) -> Points:
         at = {eps: errors_at(summary, eps) for eps in radii(summary)}
         if column == WORST:
-            at = {eps: errors for eps, errors in at.items() if in_earnest(worst_at(summary, eps))}
+            at = {eps: errors for eps, errors in at.items() if in_earnest(summary, eps)}
         found = [(eps, error) for eps, errors in at.items() if (error := errors[column]) is not None]
         natural = at[found[0][0]]["natural"] if found and column != WORST else None
         return found if natural is None else [(0.0, natural), *found]
@@ -62,6 +64,13 @@ def by_distance(summary: Mapping[str, Any]) -> Points:
     """Of CW in the paper's form; the mean over all images. None where nothing has moved, which no log axis can show."""
     found = [(cell["mean_squared_l2"], cell["error"]) for cell in carlini_wagner(summary)]
     return [(distance, error) for distance, error in found if distance > 0]
+
+
+def graph_in_words(column: str, summaries: Sequence[Mapping[str, Any]]) -> str:
+    """In which graph a column was measured, if in one only; heads without a graph do not count."""
+    column = CW if column == DISTANCE else column
+    found = {figures_at(summary, eps)[column].graph for summary in summaries for eps in radii(summary) or [0.0]}
+    return found.pop() if len(found := found - {""}) == 1 else ""
 
 
 def _draw(
@@ -82,6 +91,8 @@ def _draw(
     shown: dict[str, Any] = {}
     axes = figure.subplots(high, wide, squeeze=False).flat
     for (name, found), axis in zip(lines.items(), axes, strict=False):  # in this order: zip takes no axis too many
+        graph = graph_in_words(name, [summary for model, summary in summaries.items() if found[model]])
+        axis.set_title("\n".join(filter(None, [name, graph])), fontsize=10)
         if name == WORST:
             _bars(axis, found, looks)
             continue
@@ -93,7 +104,7 @@ def _draw(
         else:
             axis.set_xlim(left=0)
         axis.set_ylim(bottom=0)
-        axis.set(title=name, xlabel=LABELS.get(name, "ε, of the range"), ylabel="error, %")
+        axis.set(xlabel=LABELS.get(name, "ε, of the range"), ylabel="error, %")
         axis.grid(alpha=0.3)
     for axis in axes:  # a place that is left over
         axis.set_axis_off()
@@ -105,24 +116,28 @@ def _draw(
 
 
 def looks_of(models: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """A colour for each head, a style of line for each training; the first are drawn larger, and are seen below others.
+    """A colour and a mark for each head, a style of line for each training, filled marks for that with a whole line.
+
+    The marks of the first are larger, and are seen below others.
 
     >>> looks = looks_of(["GLL, robust", "GLL, natural", "linear, natural"])
-    >>> [(look["color"], look["linestyle"]) for look in looks.values()]
-    [('C0', '-'), ('C0', '--'), ('C1', '--')]
+    >>> [(look["color"], look["marker"], look["linestyle"]) for look in looks.values()]
+    [('C0', 'o', '-'), ('C0', 'o', '--'), ('C1', 's', '--')]
     """
     parts = {model: model.partition(", ")[::2] for model in models}
     heads, trainings = (list(dict.fromkeys(part[n] for part in parts.values())) for n in (0, 1))
     looks = {}
     for place, (model, (head, training)) in enumerate(parts.items()):
-        below = 1 - place / len(parts)
+        number = heads.index(head)
+        colour, mark = HEADS.get(head, (f"C{number % 10}", MARKS[number % len(MARKS)]))
+        style = TRAININGS.get(training, STYLES[trainings.index(training) % len(STYLES)])
         looks[model] = {
-            "color": COLOURS.get(head, f"C{heads.index(head) % 10}"),
-            "linestyle": STYLES[trainings.index(training) % len(STYLES)],
-            "marker": MARKS[place % len(MARKS)],
-            "markersize": 4 + 3 * below,
-            "linewidth": 1.0 + 1.5 * below,
-            "markerfacecolor": "none",
+            "color": colour,
+            "linestyle": style,
+            "marker": mark,
+            "markersize": 7 - 3 * place / len(parts),
+            "linewidth": 1.5,
+            "markerfacecolor": colour if style == "-" else "none",
         }
     return looks
 
@@ -139,7 +154,11 @@ def _bars(axis: Any, found: Mapping[str, Points], looks: Mapping[str, Mapping[st
             solid = look["linestyle"] == "-"
             bar = {"edgecolor": look["color"], "facecolor": look["color"] if solid else "none"}
             axis.bar(x, 100 * error, 0.85 * width, linewidth=1.2, linestyle=look["linestyle"], **bar)
-            axis.text(x, 100 * error, f"{100 * error:.1f}", ha="center", va="bottom", fontsize=7)
+            mark = {name: look[name] for name in ("color", "marker", "markerfacecolor")}
+            axis.plot(x, 100 * error, linestyle="none", markersize=5, **mark)  # as in the legend
+            number_at = {"xy": (x, 100 * error), "xytext": (0, 4), "textcoords": "offset points"}
+            axis.annotate(f"{100 * error:.1f}", ha="center", va="bottom", fontsize=7, **number_at)
     axis.set_xticks(range(len(places)), [f"ε = {eps:.3g}" for eps in places])
-    axis.set(title=WORST, ylabel="error, %", xlim=(-0.5, len(places) - 0.5))
+    axis.set(ylabel="error, %", xlim=(-0.5, len(places) - 0.5))
     axis.margins(y=0.12)
+    axis.set_ylim(bottom=0)

@@ -176,7 +176,7 @@ def about(experiment: Experiment, scale: str) -> str:
     if scale == "smoke":
         data = {c.point.data for c in kind_of(experiment).cells(experiment, scale) if c.point.data}
         said += [f"on {' and '.join(sorted(data))}, whatever its cells are called"] if data else []
-        said += ["always run anew, in no table"]
+        said += ["always run anew, in no table: it shows that it runs, and its figures mean nothing"]
     return "; ".join(word for word in said if word)
 
 

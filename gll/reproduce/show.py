@@ -21,8 +21,10 @@ from gll.words import counted
 
 def show_list(experiments: Mapping[str, Experiment], console: Console) -> None:
     """All experiments with their status."""
+    states = {name: states_of(experiment) for name, experiment in experiments.items()}
+    old = any(shown.old for found in states.values() for shown in found.values())
     caption = (
-        "small, full: cells that are done; old: records of settings that are no longer asked for\n"
+        f"small, full: cells that are done{'; old: records of settings that are no longer asked for' if old else ''}\n"
         "gll reproduce NAME --list: its cells, how each stands, and what to type next"
     )
     listed = Table(title="gll reproduce NAME --scale smoke|small|full", caption=caption, box=SIMPLE)
@@ -32,8 +34,8 @@ def show_list(experiments: Mapping[str, Experiment], console: Console) -> None:
     for name in ("small", "full"):
         listed.add_column(name, no_wrap=True)
     for name, experiment in experiments.items():
-        states = states_of(experiment)
-        words = [_state(states[s]) if s in states else "–" for s in ("small", "full")]
+        at = states[name]
+        words = [_state(at[s]) if s in at else "–" for s in ("small", "full")]
         listed.add_row(name, experiment.text["title"], experiment.in_paper, *words)
     console.print(listed)
 

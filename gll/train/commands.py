@@ -15,7 +15,7 @@ from gll.terminal import error_console, said_by
 from gll.train.board import Board
 from gll.train.config import Config, load_config, with_values
 from gll.train.distributed import Ranks
-from gll.train.evaluate import evaluate, remarks, rows
+from gll.train.evaluate import evaluate, remarks, rows, to_come
 from gll.train.finite import NonFiniteError
 from gll.train.loop import new_run, train
 from gll.train.model import CHECKPOINT, find_device, restore
@@ -138,7 +138,7 @@ def show_result(result: dict[str, Any], run: Run, console: Console) -> None:
     if not result["tests"]:
         console.print(Text(_without_test(run)), soft_wrap=True)
     speed = "" if result["images_per_second"] is None else f", {result['images_per_second']:,.0f} images/s"
-    console.print(Text(f"trained for {clock(result['seconds'])}{speed}; {run.directory}"))
+    console.print(Text(f"trained for {clock(result['seconds'])}{speed}, tests not counted; {run.directory}"))
 
 
 def _without_test(run: Run) -> str:
@@ -181,6 +181,8 @@ def run_evaluate(
         model, data = restore(run, find_device(config.device), encoder=encoder)
         for line in remarks(config, data):
             errors.print(said_by("evaluate (note)", line, "yellow"))
+        if coming := to_come(model, data, config):
+            Reporter(errors).say(coming)
         scores = rows(evaluate(model, data, run.split, config))
         stored = run.load(CHECKPOINT)
     except PROBLEMS as error:

@@ -22,6 +22,8 @@ from gll.train.config import Config, TestConfig
 from gll.train.finite import NonFiniteError
 from gll.train.model import GRAPH_HEADS, Model, encode, find_device, free_heads
 
+LARGE = 10_000  # samples in the graph of a test that takes seconds rather than less than one
+
 
 @final
 @dataclass(frozen=True)
@@ -101,6 +103,15 @@ def remarks(config: Config, data: TrainTest) -> list[str]:
         return []
     graph = f"test.k = {k:,}, and the graph of the test has {points:,} points: all are neighbours of each other"
     return [f"{graph}, so that it hardly tells near from far; the default is {TestConfig.k}"]
+
+
+def to_come(model: Model, data: TrainTest, config: Config) -> str:
+    """What a test is going to do, where that takes a while: where it solves a large graph. Otherwise nothing."""
+    heads = dict.fromkeys((name_of(model.head, config), *config.test.also))
+    points = len(data.train) + len(data.test)
+    if points < LARGE or not len(data.test) or not set(heads) & set(GRAPH_HEADS):
+        return ""
+    return f"testing {', '.join(heads)}; the graph has all {points:,} samples"
 
 
 def _finite(features: Tensor) -> Tensor:

@@ -27,15 +27,15 @@ from gll.nn.heads import WNLLHead
 from gll.train.adversarial import Adversary
 from gll.train.ahead import Ahead
 from gll.train.distributed import GRAPHS, Nodes, Ranks
-from gll.train.evaluate import at_work, evaluate, name_of, predictions, remarks, rows
+from gll.train.evaluate import at_work, evaluate, name_of, predictions, remarks, rows, to_come
 from gll.train.finite import NonFiniteError, Notes
 from gll.train.interrupt import Interrupt
 from gll.train.model import CHECKPOINT, build_run, features, find_device, is_compiled, keep_projection
 from gll.train.optimize import learning_rate, load_optimizer, make_optimizer, optimizer_tensors, set_learning_rate
 from gll.train.pretrain import load_warm_up, warm_up
-from gll.train.progress import Reporter, Update
+from gll.train.progress import Reporter, Update, clock
 from gll.train.runs import Run, same_processes
-from gll.train.start import check_same_start, make_augmentation, make_batches, new_run
+from gll.train.start import check_same_start, make_augmentation, make_batches, new_run, step_in_words
 
 __all__ = ["Training", "new_run", "train"]
 
@@ -258,7 +258,9 @@ class Training:
     def batches_for(self, uses_base: bool) -> GraphBatches:
         """The batches of a head with a base, or of one without."""
         if uses_base not in self.batches:
-            self.batches[uses_base] = make_batches(self.config, self.labels, self.run.split, self.ranks, uses_base)
+            made = make_batches(self.config, self.labels, self.run.split, self.ranks, uses_base)
+            self.batches[uses_base] = made
+            self.reporter.say(step_in_words(self.config, made, self.data.num_classes))
         return self.batches[uses_base]
 
     def choose_base(self, batches: GraphBatches) -> Tensor:
@@ -310,11 +312,16 @@ class Training:
         if self.ranks.is_first:
             for line in [] if self.tests else remarks(self.config, self.data):
                 self.reporter.say(line)
+            if coming := to_come(self.model, self.data, self.config):
+                self.reporter.say(f"epoch {self.epoch}: {coming}")
+            begun = time.perf_counter()
             self.tests = rows(evaluate(self.model, self.data, self.run.split, self.config))
+            took = clock(time.perf_counter() - begun)
             for row in self.tests:
                 self.run.log(phase="test", epoch=self.epoch, **row)
             shown = ", ".join(f"{row['head']} {row['mode']} {row['error']:.2%}" for row in self.tests)
-            self.reporter.say(f"epoch {self.epoch}: test error {shown or '– (no test samples)'}")
+            shown = f"{shown} ({took})" if shown else "– (no test samples)"
+            self.reporter.say(f"epoch {self.epoch}: test error {shown}")
         self.ranks.barrier()
 
     def save(self) -> None:

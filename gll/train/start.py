@@ -197,6 +197,22 @@ def make_batches(config: Config, labels: Tensor, split: LabelSplit, ranks: Ranks
     )
 
 
+def step_in_words(config: Config, batches: GraphBatches, num_classes: int) -> str:
+    """What a step holds and how many make an epoch; what to do where hardly a sample of a step has a loss.
+
+    With few labels their share in the data, which the paper's equation keeps, is less than a sample of each class.
+    """
+    base, labelled, unlabelled = batches.sizes
+    beside = [counted(unlabelled, "unlabelled sample")] if unlabelled else []
+    beside += [f"a base of {base:,}"] if base else []
+    said = f"a step: {counted(labelled, 'labelled sample')}{''.join(f' + {part}' for part in beside)}"
+    said += f"; {counted(len(batches), 'step')} an epoch"
+    if config.train.labelled or labelled >= num_classes or not unlabelled:
+        return said
+    more = min(num_classes, config.train.batch)
+    return f"{said}; only the labelled ones have a loss: train.labelled={more} or more makes an epoch of fewer steps"
+
+
 def check_same_start(config: Config, split: LabelSplit, data: Mapping[str, Any] | None, source: Run) -> None:
     """A warm-up may be shared by runs that differ in their head, not by runs that hide other labels, if it used any.
 

@@ -69,6 +69,7 @@ ALIASES = {
     "augmentation": "augment",
     "scheduler": "schedule",
     "amp": "autocast",
+    "unlabelled": "labelled",  # the rest of a batch is unlabelled
 }
 """What other programs call some keys."""
 
