@@ -4,8 +4,9 @@
         --json benchmarks/results/poisoning.json
 
 What `gll attack RUN --poison` does, for several runs: labels are flipped at random, or chosen by an attacker who knows
-the queries and their classes; no image is touched. Beside these, a third attacker, who knows nothing of the queries
-and makes the same choice for as many other test samples.
+the queries and their classes; no image is touched. Beside these, two attackers who know nothing of the queries: one
+makes the same choice for as many other test samples; the other asks nothing at all and flips most of the labels of one
+class, to one wrong class, before it turns to the next.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ from gll.train.progress import Reporter
 from gll.train.runs import Run
 
 GRAPHS = {"one graph of all queries": True, "each query alone": False}
-RANDOM, OTHERS, KNOWN = "at random", "chosen for other samples", "chosen for these queries"
+WAYS = ("at random", "class by class", "greedily, for other samples", "greedily, for these queries")
+RANDOM, BY_CLASS, OTHERS, KNOWN = WAYS
+MOST = 0.6  # of a class: more than half, so that most of its queries see the wrong class the more often
 
 
 @final
@@ -51,6 +54,25 @@ class ForOthers(AbstractFlips):
         return self.greedy.choose(victim, self.images, self.labels, count, generator)
 
 
+@final
+@dataclass(frozen=True)
+class ClassByClass(AbstractFlips):
+    """Of every class in turn a share of the labels, any of them, all to the next class."""
+
+    share: float = MOST
+
+    def choose(
+        self, victim: GraphVictim, images: Tensor, labels: Tensor, count: int, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        known, classes = victim.base_labels.cpu(), victim.layer.num_classes
+        order = torch.randperm(len(known), generator=generator)
+        of_class = [order[known[order] == c] for c in range(classes)]
+        first = [mine[: int(self.share * len(mine))] for mine in of_class]
+        rest = [mine[int(self.share * len(mine)) :] for mine in of_class]  # where more are to be flipped than these
+        index = torch.cat([*first, *rest])[:count].to(victim.base_labels.device)
+        return index, (victim.base_labels[index] + 1) % classes
+
+
 def others_of(target: Target) -> tuple[Tensor, Tensor]:
     """As many test samples that are not attacked; fewer where there are no more."""
     data, n = target.data, len(target.index)
@@ -66,8 +88,10 @@ def rows_of(request: Request, graph: str) -> list[dict[str, Any]]:
         (found,) = poison_base(target, Path(folder), Reporter(Console()))
     counts = found["counts"]
     flips = ForOthers(greedy_flips(counts[-1]), *others_of(target))
-    others = poison(poisonable(target), target.images, target.labels, counts=counts, flips=flips).errors
-    errors = {RANDOM: found["random"]["mean"], OTHERS: others, KNOWN: found["greedy"]}
+    args = (poisonable(target), target.images, target.labels)
+    others = poison(*args, counts=counts, flips=flips).errors
+    by_class = poison(*args, counts=counts, flips=ClassByClass(), generator=generator(request.seed, "class")).errors
+    errors = {RANDOM: found["random"]["mean"], BY_CLASS: by_class, OTHERS: others, KNOWN: found["greedy"]}
     return [
         {"graph": graph, "seed": request.seed, "chosen": chosen, "flips": count, "error": error}
         for chosen, by_count in errors.items()
@@ -102,6 +126,7 @@ def main(
         raise SystemExit("runs that differ in the seed alone are asked for; these are " + "; ".join(map(str, alike)))
     ((data, head, training),) = alike
     config = {"data": data, "head": head, "training": training, "base": base, "samples": samples, "draws": DRAWS}
+    config |= {"most of a class": MOST}
     config |= {"flips": list(whole_numbers("--flips", flips)), "seed": sorted(seeds)}
     config |= {"runs": [one.name for one in named.values()]}
     rows: list[dict[str, Any]] = []
@@ -114,10 +139,10 @@ def main(
             rows += rows_of(request, graph)
             wall = round(time.perf_counter() - start, 1)
             write_json(json_file, environment(device) | {"config": config, "wall_s": wall, "rows": rows})
-    table = Table("graph", "flipped", RANDOM, OTHERS, KNOWN, title="error, %")
+    table = Table("graph", "flipped", *WAYS, title="error, %")
     for graph, count in dict.fromkeys((row["graph"], row["flips"]) for row in rows):
         mine = [row for row in rows if (row["graph"], row["flips"]) == (graph, count)]
-        cells = [[100 * r["error"] for r in mine if r["chosen"] == chosen] for chosen in (RANDOM, OTHERS, KNOWN)]
+        cells = [[100 * r["error"] for r in mine if r["chosen"] == chosen] for chosen in WAYS]
         table.add_row(graph, f"{count:,}", *map(shown_mean, cells))
     Console().print(table)
 
