@@ -15,7 +15,9 @@ from torch import Tensor, nn
 import gll
 from gll.data.datasets import normalize
 from gll.data.random import derived_seed
+from gll.nn.graph_heads import WNLLHead
 from gll.nn.heads import GLLHead, create_head
+from gll.reweight import wnll
 from gll.train.adversarial import Adversary, box, radius
 from gll.train.against import EveryClass, LargestMargin, OwnLoss, Probe, logits_of_every_class
 from gll.train.config import from_toml, to_toml
@@ -237,8 +239,9 @@ def attacked(run: Run, eps: float, against: str) -> tuple[Tensor, Tensor]:
 
     def logits(images: Tensor) -> Tensor:
         z = model.encoder(normalize(images, data))
-        if isinstance(model.head, GLLHead):
-            return gll.GraphLearningLayer(10, floor=floor)(z, base, base_labels)
+        if isinstance(model.head, GLLHead | WNLLHead):
+            reweight = wnll if isinstance(model.head, WNLLHead) else None
+            return gll.GraphLearningLayer(10, floor=floor, reweight=reweight)(z, base, base_labels)
         found: Tensor = model.head(z)
         return found
 
@@ -255,14 +258,16 @@ def attacked(run: Run, eps: float, against: str) -> tuple[Tensor, Tensor]:
     return logits(clean).argmax(1) != y, logits(moved).argmax(1) != y
 
 
-@pytest.mark.parametrize("head", ["gll", "linear"])
+@pytest.mark.parametrize("head", ["gll", "linear", "wnll"])
 def test_it_teaches_robustness(tmp_path: Path, head: str) -> None:
     """Against the worse of two attacks. That on its own loss alone finds a natural graph head hardly worse: masking."""
     text = 'name = "a"\ndevice = "cpu"\ntrain = { epochs = 6, batch = 100, lr = 0.004 }\nbase = { size = 100 }'
+    # Stage 2 of WNLL moves two layers only, so it is given a stage 1, and time for two rounds of both.
+    more = ["model.head_options.stage1=4", "train.epochs=12"] if head == "wnll" else []
     clean, worst = {}, {}
     for name, eps in (("natural", 0.0), ("robust", 0.15)):
         options = [f"data.name={digits()}", f"out={tmp_path / name}", f"adversarial.eps={eps}", "test.every=0"]
-        run = new_run(from_toml(text, [*options, *HEADS[head]]))
+        run = new_run(from_toml(text, [*options, *HEADS[head], *more]))
         train(run)
         (wrong, by_own), (_, by_margin) = (attacked(run, 0.15, against) for against in ("own", "margin"))
         clean[name], worst[name] = (float(w.double().mean()) for w in (wrong, by_own | by_margin))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +18,6 @@ from gll.attacks.autoattack import AutoAttack
 from gll.attacks.carlini_wagner import CarliniWagner, CarliniWagnerPaper
 from gll.attacks.gradient import FGSM, IFGSM
 from gll.attacks.poison import GreedyFlips, poison
-from gll.attacks.store import Store
 from gll.attacks.tables import errors_at, paper_grid
 from gll.attacks.target import Request, Target
 from gll.attacks.threat import Queries
@@ -152,36 +150,6 @@ def test_go_on_and_add(runs: dict[str, Path], tmp_path: Path) -> None:
     assert cell_files(out / "checks") == tried
     assert {name.split("-")[0] for name in after if name not in before} == {"ifgsm"}
     assert set(cells(summary(out))) == {"fgsm", "ifgsm"}  # the tables show all that the folder holds
-
-
-def test_interrupted_and_resumed(runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
-    options = ("--samples", "20", "--eps", "0.1", "--chunk", "8", "--attacks", "fgsm,pgd", "--steps", "3")
-    assert attack(runs["mlp"], *options, "--out", whole).exit_code == 0
-    append, left = Store.append, [4]
-
-    def until(self: Store, *args: Any) -> None:
-        left[0] -= 1
-        if left[0] < 0:
-            raise KeyboardInterrupt
-        append(self, *args)
-
-    monkeypatch.setattr(Store, "append", until)
-    result = attack(runs["mlp"], *options, "--out", stopped)
-    assert result.exit_code == 130
-    assert "the same command with --resume goes on" in result.output
-    monkeypatch.setattr(Store, "append", append)
-    (file,) = (stopped / "cells").glob("pgd-*.json")
-    assert len(json.loads(file.read_text())["chunks"]) == 1  # of three; those of fgsm are all there
-    assert attack(runs["mlp"], *options, "--out", stopped, "--resume").exit_code == 0
-
-    def timeless(record: Any) -> Any:
-        if isinstance(record, dict):
-            gone = ("seconds", "wall_s", "environment", "written")
-            return {key: timeless(value) for key, value in record.items() if key not in gone}
-        return [timeless(value) for value in record] if isinstance(record, list) else record
-
-    assert timeless(summary(stopped)) == timeless(summary(whole))
 
 
 def test_poison_is_kept(runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -455,7 +423,10 @@ def test_mistakes_are_one_line(runs: dict[str, Path], tmp_path: Path) -> None:
             "more than the way from black to white, which is 2.",
         ),
         ((runs["mlp"], "--attacks", "features"), "'features' needs a graph head"),
-        ((runs["gll"], "--gradient-of", "mlp"), "has no mlp head whose gradient could be followed, but gll"),
+        (
+            (runs["gll"], "--gradient-of", "mlp"),
+            "has no mlp head whose gradient could be followed, but gll: give --gradient-of own or gll; a",
+        ),
         ((runs["gll"], "--gradient-of", "mpl"), "unknown gradient 'mpl'"),
         ((runs["gll"], "--attacks", "transfer"), "needs runs to transfer from: --transfer RUN"),
         ((runs["gll"], "--head-at-test", "mlp"), "unknown head at test 'mlp'"),
@@ -463,7 +434,7 @@ def test_mistakes_are_one_line(runs: dict[str, Path], tmp_path: Path) -> None:
         ((runs["gll"], "--poison", "0"), "from 1 on, got 0"),
         ((runs["gll"], "--poison", "50", "--base", "40"), "--poison 50 is more than the base has labels, 40"),
         ((runs["mlp"], "--poison", "1"), "the model under attack has none"),
-        ((tmp_path / "none",), "does not exist"),
+        ((tmp_path / "none",), "does not exist; give the folder of a run, which `gll train CONFIG` names"),
         ((runs["gll"] / "config.toml",), "is a file, not a run directory; `gll train "),
     ):
         result = attack(*arguments, *out)
@@ -471,6 +442,20 @@ def test_mistakes_are_one_line(runs: dict[str, Path], tmp_path: Path) -> None:
         assert message in result.output.replace("\n", " ")
         assert "Traceback" not in result.output
     assert not (tmp_path / "out").exists()
+
+
+def test_a_run_on_other_images_is_no_source(
+    runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load = target.data_of
+    padded = lambda run, *device: load(run).padded(12) if run.directory == runs["gll"] else load(run, *device)  # noqa: E731
+    monkeypatch.setattr(target, "data_of", padded)
+    by = ("--attacks", "transfer", "--transfer", runs["gll"])
+    result = attack(runs["mlp"], *SMALL, *by, "--out", tmp_path / "out")
+    assert result.exit_code == 1
+    said = result.output.replace("\n", " ")
+    assert "it was trained on images of shape (1, 12, 12) (digits), those under attack have (1, 8, 8) (digits)" in said
+    assert "give a run that was trained on images of that shape" in said
 
 
 def test_graphs_of_two_sizes_are_two_groups(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,7 +18,7 @@ from gll.attacks.evaluate import cell_of, evaluate
 from gll.attacks.features import FeatureAttack
 from gll.attacks.gradient import PGD
 from gll.attacks.graph_victim import GraphVictim
-from gll.attacks.seen import FEATURES, SQUARE, seen_by
+from gll.attacks.seen import FEATURES, SQUARE, followed_in_words, seen_by
 from gll.attacks.square import Square
 from gll.attacks.store import Store
 from gll.attacks.threat import Neighbours, ThreatModel
@@ -26,6 +28,7 @@ from gll.nn import GraphLearningLayer
 from gll.reweight import wnll
 from tests.attack_stubs import blobs, honest_mlp
 
+ROOT = Path(__file__).resolve().parent.parent
 STEPS = PGD(0.1, steps=2)
 PROBE = Transfer(STEPS, honest_mlp(), "a probe", asks=True)
 APART = "own with every query alone"
@@ -79,6 +82,41 @@ def test_the_keys_of_stored_results_stay_what_they_were() -> None:
         "pgd-e9362e77d65c", "pgd-with-fixed-neighbours-aac9ddfd75de", "pgd-with-every-class-dbc48e7b3d91",
         "square-apart-cdf9822c3357", "square-f3e921b7b764", "features-2734ed14ac9a", "pgd-from-a-probe-fe53281b8137",
     ]  # fmt: skip
+
+
+def groups_in(value: Any) -> Iterator[dict[str, Any]]:
+    """Every evaluation of a file of results, however deep it lies."""
+    if isinstance(value, dict):
+        yield from value.get("groups", ())
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from groups_in(inner)
+
+
+def records_with_threats() -> list[Path]:
+    files = [*ROOT.glob("experiments/*/results.json"), *ROOT.glob("benchmarks/results/*.json")]
+    return sorted(file for file in files if '"threat": {' in file.read_text(encoding="utf-8"))
+
+
+def test_records_of_attacks_are_found() -> None:
+    names = {str(file.relative_to(ROOT)) for file in records_with_threats()}
+    assert {"experiments/adversarial/results.json", "experiments/worst-case/results.json"} <= names
+
+
+@pytest.mark.parametrize("file", records_with_threats(), ids=lambda file: "/".join(file.parts[-2:]))
+def test_records_say_what_the_attacker_followed(file: Path) -> None:
+    """Every attack of committed results, by its name and settings: some were written before results said it."""
+    for group in groups_in(json.loads(file.read_text(encoding="utf-8"))):
+        seen = []
+        for cell in group["attacks"]:
+            if cell["threat"] is None:
+                continue
+            threat = ThreatModel.from_dict(dict(cell["threat"]))
+            # The model under attack: its own gradient, or that which it lends itself (WNLL, as it is trained).
+            lent = threat.gradient if threat.gradient.startswith("surrogate") else "own"
+            model = replace(threat, gradient=lent, neighbours=Neighbours.RECHOSEN)
+            assert threat == seen_by(cell["attack"], cell["settings"], model), (cell["attack"], cell["key"])
+            seen.append(threat)
+        assert group["threats"] == followed_in_words(seen)
 
 
 def test_names_that_tell_what_is_followed() -> None:

@@ -97,6 +97,18 @@ def test_what_a_scale_leaves_out_is_named(tmp_path: Path) -> None:
     assert "Not run yet, and not shown: 3 of 3 places (gll, b; mlp, a; mlp, b)." in table(shown)
 
 
+def test_a_column_of_autoattack_says_which_it_is(findings: Findings) -> None:
+    """Beside a worst case that has it with every class in sight, its own figure may be many times smaller."""
+    folder = findings.experiments["heads"].folder
+    told = "*AutoAttack*: the standard one, by the model's own gradient, made for every sample apart"
+    assert told not in table(findings.states["heads"]["small"])
+    (folder / "config.toml").write_text(CONFIG.replace('figures = ["error"]', 'figures = ["error", "AutoAttack"]'))
+    assert told in table(states_of(load_experiment(folder))["small"]).splitlines()[-1]
+    for name in ("adversarial", "worst-case"):
+        real = load_experiment(ROOT / "experiments" / name)
+        assert all(told in table(shown) for shown in states_of(real).values() if shown.found)
+
+
 def test_what_was_run_and_how_far_it_is(findings: Findings) -> None:
     page = "## Heads, at last\n\n<!-- experiment heads -->\n"
     assert "| [`heads`](#heads-at-last) | small | 3 of 4 | 0 | 2 lower |" in findings.compared(page)

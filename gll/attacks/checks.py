@@ -287,18 +287,50 @@ def together(own: Evaluation, evaluations: Sequence[Evaluation]) -> list[Evaluat
         evaluations: of the same model; those that say no more than what was joined are left out.
     """
     n, rest, known = len(own.labels), [], list(own.outcomes)
-    clean, judge = own.outcomes[0].clean, judged_by(own.outcomes[0].cell)
-    joint = bool(judge) and judge[-1] is not None
-    graphs = [chunk.stop for chunk in own.outcomes[0].chunks]
     for evaluation in evaluations:
-        first = evaluation.outcomes[0] if evaluation.outcomes else None
-        same = first is not None and judged_by(first.cell) == judge and np.array_equal(first.clean[:n], clean)
-        same = same and np.array_equal(evaluation.labels[:n], own.labels)
-        if first is not None and joint:  # of a hundred at a time, sixty that are all make another graph
-            same = same and [chunk.stop for chunk in first.chunks if chunk.start < n] == graphs
+        same = _begins_with(evaluation, own)
         known += [_first(outcome, n) for outcome in evaluation.outcomes] if same else []
         rest += [] if same and len(evaluation.labels) == n else [evaluation]
     return [replace(own, outcomes=tuple(known)), *rest]
+
+
+def with_checks(groups: Sequence[Evaluation], tried: Sequence[Evaluation]) -> list[dict[str, Any]]:
+    """Evaluations for JSON; each worst case says where the checks' own attacks fool more of the same samples.
+
+    Args:
+        groups: what the tables show.
+        tried: what the checks' own attacks have found.
+
+    Returns:
+        As `as_dict` has them. A worst case that is too low has `with_checks`: how many samples the checks have looked
+        at, the error on these by the attacks of the table, and by those of the checks as well.
+    """
+    found = []
+    for group in groups:
+        shown, same = group.as_dict(), [own for own in tried if _begins_with(group, own)]
+        for worst, ball in zip(shown["worst"], group.balls, strict=True):
+            for own in same[:1]:
+                n, table = len(own.labels), group.fooled(ball)
+                known = [table[:n], *(other.fooled(ball) for other in same)]
+                error, before = float(np.logical_or.reduce(known).mean()), float(table[:n].mean())
+                if error > before:
+                    worst["with_checks"] = {"samples": n, "table": before, "error": error}
+        found.append(shown)
+    return found
+
+
+def _begins_with(evaluation: Evaluation, own: Evaluation) -> bool:
+    """Whether the first samples of an evaluation are those of the checks, in the same graph."""
+    if not evaluation.outcomes or not own.outcomes:
+        return False
+    n, first, ours = len(own.labels), evaluation.outcomes[0], own.outcomes[0]
+    judge = judged_by(ours.cell)
+    same = judged_by(first.cell) == judge and np.array_equal(first.clean[:n], ours.clean)
+    same = same and np.array_equal(evaluation.labels[:n], own.labels)
+    if judge and judge[-1] is not None:  # of a hundred at a time, sixty that are all make another graph
+        stops = [chunk.stop for chunk in ours.chunks]
+        same = same and [chunk.stop for chunk in first.chunks if chunk.start < n] == stops
+    return same
 
 
 def _first(outcome: Outcome, n: int) -> Outcome:

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.text import Text
 
 from gll.attacks.base import AbstractAttack
-from gll.attacks.checks import SAMPLES, run_checks
+from gll.attacks.checks import SAMPLES, run_checks, with_checks
 from gll.attacks.effects import chosen, without_effect
 from gll.attacks.evaluate import Evaluation, cell_of, evaluate, in_norm
 from gll.attacks.forecast import Forecast, outline
@@ -40,6 +40,7 @@ from gll.attacks.target import Request, Target
 from gll.files import complete_file
 from gll.terminal import error_console, said_by
 from gll.train.finite import NonFiniteError
+from gll.train.interrupt import stopped_by_sigterm
 from gll.train.own_encoder import announce
 from gll.train.progress import Reporter, clock
 from gll.train.runs import environment
@@ -57,7 +58,8 @@ def run_attack(request: Request, console: Console) -> int:
     errors, console = error_console(), PatientConsole.like(console)
     out = request.out or request.run / "attack"
     try:
-        summary = attack_run(request, out, Reporter(console))
+        with stopped_by_sigterm():
+            summary = attack_run(request, out, Reporter(console))
     except KeyboardInterrupt:
         again = f"; what is done is kept in {out}: the same command with --resume goes on" if out.is_dir() else ""
         errors.print(said_by("attack", f"interrupted{again}"))
@@ -125,10 +127,11 @@ def attack_run(request: Request, out: Path, reporter: Reporter, *, typed: bool =
         reporter.say(line)
     _attack_all(target, planned, store, reporter)
     groups, unfinished = gather(store, target.labels.cpu().numpy())
-    checks = _checks(target, groups, out, reporter)
+    checks, tried = _checks(target, groups, out, reporter)
     notes = [*(f"{name} was left out: {reason}" for name, reason in without.items()), *unused]
     notes += [f"{cell} was begun and is not finished: it is in no table" for cell in unfinished]
-    summary = _summary(target, groups, checks, notes) | {"poison": poison_base(target, out, reporter)}
+    shown = with_checks(groups, tried)
+    summary = _summary(target, groups, shown, checks, notes) | {"poison": poison_base(target, out, reporter)}
     summary["notes"] += parts_left_out(summary)
     write_json(out / "summary.json", summary)
     summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))
@@ -183,8 +186,10 @@ def _shorter(target: Target) -> str:
     return f"for a first look: Ctrl-C, and the same command with {' '.join(fewer)} --out FOLDER{other}"
 
 
-def _checks(target: Target, evaluations: Sequence[Evaluation], out: Path, reporter: Reporter) -> tuple[Check, ...]:
-    """Of the layer as it is used, by its own gradient."""
+def _checks(
+    target: Target, evaluations: Sequence[Evaluation], out: Path, reporter: Reporter
+) -> tuple[tuple[Check, ...], list[Evaluation]]:
+    """Of the layer as it is used, by its own gradient; and all that the attacks of checks have found in this folder."""
     eps = _checked_eps(target)
     store = Store.open(out / "checks", target.about(), resume=True)
     for line in set_aside_damaged(store):
@@ -192,7 +197,9 @@ def _checks(target: Target, evaluations: Sequence[Evaluation], out: Path, report
     model = target.judged(target.protocol.few_base, False)
     args = (model, target.images, target.labels)
     options: dict[str, Any] = {"store": store, "reporter": reporter, "seed": target.request.seed}
-    return run_checks(*args, eps=eps, norm=target.measure.norm, evaluations=evaluations, **options)
+    checks = run_checks(*args, eps=eps, norm=target.measure.norm, evaluations=evaluations, **options)
+    tried, _ = gather(store, target.labels[:SAMPLES].cpu().numpy())
+    return checks, tried
 
 
 def _checked_eps(target: Target) -> float:
@@ -213,7 +220,11 @@ def _checks_at(target: Target) -> dict[str, Any]:
 
 
 def _summary(
-    target: Target, groups: Sequence[Evaluation], checks: Sequence[Check], notes: Sequence[str]
+    target: Target,
+    groups: Sequence[Evaluation],
+    shown: list[dict[str, Any]],
+    checks: Sequence[Check],
+    notes: Sequence[str],
 ) -> dict[str, Any]:
     config, p = target.run.config, target.protocol
     adversarial = config.adversarial
@@ -244,7 +255,7 @@ def _summary(
         "attacks": asked.attacks,
         "gradient_of": asked.gradient_of,
         "followed": target.followed(),
-        "groups": [group.as_dict() for group in groups],
+        "groups": shown,
         "checks": [check.as_dict() for check in checks],
         "checks_at": _checks_at(target),
         "test": target.tested(),

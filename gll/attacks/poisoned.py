@@ -36,6 +36,11 @@ def poisonable(target: Target) -> GraphVictim:
     return victim
 
 
+def greedy_flips(most: int) -> GreedyFlips:
+    """The attacker's choice of so many labels: about five of them between two looks at what they do."""
+    return GreedyFlips(rounds=max(20, most // 5))
+
+
 def poison_base(target: Target, folder: Path, reporter: Reporter) -> list[dict[str, Any]]:
     """Flip as many labels as were asked for, and return all that the folder holds.
 
@@ -51,7 +56,7 @@ def poison_base(target: Target, folder: Path, reporter: Reporter) -> list[dict[s
     if any(all(one[key] == value for key, value in about.items()) for one in found):
         return found
     images, labels, seed = target.images[:n], target.labels[:n], target.request.seed
-    greedy = poison(victim, images, labels, counts=counts, flips=GreedyFlips(rounds=max(20, counts[-1] // 5)))
+    greedy = poison(victim, images, labels, counts=counts, flips=greedy_flips(counts[-1]))
     draws = [
         poison(victim, images, labels, counts=counts, generator=generator(seed, "poison", draw)).errors
         for draw in range(DRAWS)

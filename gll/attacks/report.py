@@ -11,6 +11,7 @@ from typing import Any
 from gll.attacks.graphs import is_joint
 from gll.attacks.parts import parts_grid
 from gll.attacks.tables import (
+    MORE,
     NORMS,
     Grid,
     attacks_grid,
@@ -101,6 +102,23 @@ def footnotes(summary: Mapping[str, Any]) -> list[str]:
             "The worst case is the per-sample worst over all attacks, as far as they stay inside the ball; how many"
         ]
         lines += ["were made at that ε is in the last column."]
+    if exceeded(summary):
+        lines += [f"{MORE.strip()} too low: the attacks of the checks fool more of the same samples, see below."]
+    return lines
+
+
+def exceeded(summary: Mapping[str, Any]) -> list[str]:
+    """By how much the checks' own attacks exceed the worst cases of the tables, a line for each."""
+    group, lines = judged(summary), []
+    for worst in (w for w in (group["worst"] if group is not None else ()) if "with_checks" in w):
+        more, ball = worst["with_checks"], f"ε = {worst['eps']:.4g} ({NORMS[worst['norm']]})"
+        earnest = in_earnest(summary, worst["eps"], worst["norm"])
+        try_next = "more `--steps` and `--restarts`" if earnest else "`--attacks strong --resume`"
+        lines.append(
+            f"{MORE.strip()} At {ball} they fool more than the worst case says: of the first "
+            f"{counted(more['samples'], 'sample')} {percent(more['error'])} % with them, {percent(more['table'])} % "
+            f"without; try {try_next}."
+        )
     return lines
 
 
@@ -119,6 +137,7 @@ def about_checks(summary: Mapping[str, Any]) -> list[str]:
         "They also look at what the attacks of the tables have found.",
         "A line names the strongest attacks that it compares, the checks' own as such, and where its figure is from.",
         "The checks' own attacks are short, and are not in the worst case.",
+        *exceeded(summary),
     ]
 
 

@@ -73,8 +73,13 @@ def threat_of(cell: Cell) -> ThreatModel | None:
 
 def threats_in_words(cells: Iterable[Cell]) -> list[str]:
     """What is in the graphs, a sentence each, with all gradients that were followed in it."""
+    return followed_in_words(filter(None, map(threat_of, cells)))
+
+
+def followed_in_words(threats: Iterable[ThreatModel]) -> list[str]:
+    """The same of what results say, as `seen_by` gives it."""
     followed: dict[ThreatModel, dict[str, None]] = {}
-    for threat in filter(None, map(threat_of, cells)):
+    for threat in threats:
         same = replace(threat, gradient="own", neighbours=Neighbours.RECHOSEN)
         followed.setdefault(same, {})[threat.gradient] = None
     return [replace(threat, gradient=", or ".join(names)).describe() for threat, names in followed.items()]

@@ -179,7 +179,10 @@ class Target:
         if wanted in ("own", self.request.head_at_test or own):
             return None
         if wanted not in ("gll", own):
-            raise ValueError(f"{self.run.directory} has no {wanted} head whose gradient could be followed, but {own}")
+            raise ValueError(
+                f"{self.run.directory} has no {wanted} head whose gradient could be followed, but {own}: give "
+                "--gradient-of own or gll; a linear classifier on its features is followed by --attacks probe"
+            )
         if wanted == own:
             return self.victim(self.protocol.few_base, False), f"the {wanted} head of the same run"
         return self.victim(self.protocol.few_base, False, wanted), f"a {wanted} head on the encoder of the same run"
@@ -211,10 +214,13 @@ class Target:
         """The runs to transfer from, by name and checkpoint."""
         found: dict[str, nn.Module] = {}
         for run in self.others:
-            shape = tuple(data_of(run).test.shape[1:])
+            known = data_of(run)
+            shape = tuple(known.test.shape[1:])
             if shape != tuple(self.images.shape[1:]):
                 raise RunError(
-                    f"{run.directory} has images of shape {shape}, those under attack {tuple(self.images.shape[1:])}"
+                    f"--transfer {run.directory}: it was trained on images of shape {shape} ({known.name}), "
+                    f"those under attack have {tuple(self.images.shape[1:])} ({self.data.name}); give a run that was "
+                    "trained on images of that shape"
                 )
             name = f"{run.config.name}, seed {run.config.seed} ({_checkpoint(run)[:8]})"
             found[name] = self.victim(self.protocol.few_base, True, None, run)

@@ -24,6 +24,11 @@ NONE = "–"
 LINEAR_NAME = "linear"
 WITHOUT_GRAPH = (LINEAR_NAME, "MLP")
 ALONE = ", alone"
+AUTO_NAME = "AutoAttack"
+AUTO = (
+    "*AutoAttack*: the standard one, by the model's own gradient, made for every sample apart; on a graph with every "
+    "class in sight it counts in the worst case alone"
+)
 LINEAR = "*linear*: one linear layer and a softmax, which the paper calls MLP where it attacks"
 
 
@@ -192,6 +197,8 @@ def provenance(shown: Shown) -> str:
     if any(figure.endswith(ALONE) for figure in experiment.text["table"]["figures"]):
         names = ", ".join(WITHOUT_GRAPH)
         parts.append(f"{names}: no graph, so one model and one worst case, in the columns *alone*, AutoAttack among it")
+    if any(figure.startswith(AUTO_NAME) for figure in experiment.text["table"]["figures"]):
+        parts.append(AUTO)
     parts += [LINEAR] if any(LINEAR_NAME in place.values() for place, _ in shown.found) else []
     return f"<small>{'; '.join(parts)}</small>"
 

@@ -1,9 +1,11 @@
-"""Ctrl-C and SIGTERM between two steps instead of in the middle of one."""
+"""Ctrl-C and SIGTERM between two steps instead of in the middle of one; or both at once, with the same words."""
 
 from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any, final
 
@@ -40,3 +42,23 @@ class Interrupt:
     ) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def stopped_by_sigterm() -> Iterator[None]:
+    """While it is entered, SIGTERM (of a batch system, of `timeout`) interrupts at once, as Ctrl-C does.
+
+    For work that is kept piece by piece, and whose pieces may take longer than a batch system waits before it kills.
+    """
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():  # the only one that may ask for signals
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

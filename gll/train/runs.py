@@ -113,7 +113,9 @@ class Run:
         """An existing directory. Nothing is changed by opening it."""
         directory = Path(directory)
         if not (directory / "config.toml").is_file():
-            what = "is no run directory: it has no config.toml" if directory.is_dir() else "does not exist"
+            what = "is no run directory: it has no config.toml"
+            if not directory.exists():
+                what = "does not exist; give the folder of a run, which `gll train CONFIG` names at its end"
             if directory.is_file():
                 trains = directory.suffix == ".toml"
                 what = "is a file, not a run directory" + (f"; `gll train {directory}` makes one" if trains else "")
