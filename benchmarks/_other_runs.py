@@ -1,4 +1,4 @@
-"""Tables of smaller benchmarks: times of attacks, attacks from other runs and with more effort, schedules."""
+"""Tables of smaller benchmarks: times of attacks, attacks from other runs, more effort, wrong labels, schedules."""
 
 from __future__ import annotations
 
@@ -87,6 +87,25 @@ def efforts(record: dict[str, Any], known: Known) -> str:
         f"{settings['data']}, trained at ε = {settings['trained_at']:g} px; {settings['samples']:,} test samples, each"
     )
     what += f" alone with a base of {settings['base']:,}; *before*: the same run in the table above"
+    return "\n".join([*lines, "", f"<small>{what};</small> {about(record)}"])
+
+
+def poisoning(record: dict[str, Any], _: object) -> str:
+    """Rows: the graph, and how many labels of the base are wrong; columns: who has chosen them."""
+    rows, settings = record["rows"], record["config"]
+    ways = list(dict.fromkeys(row["chosen"] for row in rows))
+    lines = [f"| graph | labels flipped | {' | '.join(ways)} |", "|---|---:|" + "---:|" * len(ways)]
+    for graph, flips in dict.fromkeys((row["graph"], row["flips"]) for row in rows):
+        cells = []
+        for way in ways:
+            wanted = (graph, flips, way)
+            mine = [100 * r["error"] for r in rows if (r["graph"], r["flips"], r["chosen"]) == wanted]
+            cells.append(shown_mean(mine))
+        lines.append(f"| {graph} | {flips:,} | {' | '.join(cells)} |")
+    head = HEADS.get(settings["head"], settings["head"])
+    what = f"errors in percent; {settings['data']}, {head}, training: {settings['training']}; a base of"
+    what += f" {settings['base']:,}, {settings['samples']:,} test samples;"
+    what += f" *at random*: mean of {settings['draws']} draws"
     return "\n".join([*lines, "", f"<small>{what};</small> {about(record)}"])
 
 

@@ -120,15 +120,18 @@ def main(
     """Wrong labels in the base."""
     start = time.perf_counter()
     alike = {trained_like(path) for path in runs}
-    named = {path: Run.open(path, writes=False).config for path in runs}
-    seeds = [config.seed for config in named.values()]
+    configs = [Run.open(path, writes=False).config for path in runs]
+    seeds = [one.seed for one in configs]
     if len(alike) != 1 or len(set(seeds)) != len(seeds):
-        raise SystemExit("runs that differ in the seed alone are asked for; these are " + "; ".join(map(str, alike)))
+        said = "; ".join(
+            f"{one.name}, {', '.join(trained_like(path))}" for path, one in zip(runs, configs, strict=True)
+        )
+        raise SystemExit(f"runs that differ in the seed alone are asked for, each once; these are {said}")
     ((data, head, training),) = alike
     config = {"data": data, "head": head, "training": training, "base": base, "samples": samples, "draws": DRAWS}
     config |= {"most of a class": MOST}
     config |= {"flips": list(whole_numbers("--flips", flips)), "seed": sorted(seeds)}
-    config |= {"runs": [one.name for one in named.values()]}
+    config |= {"runs": [one.name for one in configs]}
     rows: list[dict[str, Any]] = []
     for path, seed in zip(runs, seeds, strict=True):
         for graph, joint in GRAPHS.items():

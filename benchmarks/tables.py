@@ -32,6 +32,7 @@ PAGES = (
     ROOT / "docs" / "robustness.md",
     ROOT / "docs" / "robustness-readings.md",
     ROOT / "docs" / "solvers.md",
+    ROOT / "docs" / "threat-models.md",
     ROOT / "docs" / "training.md",
     ROOT / "docs" / "two-moons.md",
 )
@@ -306,7 +307,7 @@ def tables() -> dict[str, str]:
     sys.path.insert(0, str(RESULTS.parent))
     from _attacked import against, attacked, known
     from _attacked_words import noise
-    from _other_runs import attack_times, efforts, schedules, transfers, uneven_labels
+    from _other_runs import attack_times, efforts, poisoning, schedules, transfers, uneven_labels
     from _paper_attacks import readings
     from layer import AUTHORS_MS
 
@@ -340,6 +341,7 @@ def tables() -> dict[str, str]:
         "augment-cpu": (augmentation, {}),
         "augment-cuda": (augmentation, {}),
         "attack-times": (attack_times, {}),
+        "poisoning": (poisoning, {}),
         "schedules": (schedules, {}),
         "transfers-fashion": (transfers, {}),
         "effort-fashion": (lambda record, _: efforts(record, found), {}),
