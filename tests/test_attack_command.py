@@ -190,7 +190,7 @@ def test_another_head_at_test(runs: dict[str, Path], tmp_path: Path) -> None:
         whose = "that of the mlp head of the same run" if gradient == "mlp" else "own"
         assert f"the gradient is {whose}, in float32." in page
         assert f"gradient: {'the model' + chr(39) + 's own' if whose == 'own' else whose}" in page
-        assert "trained with a mlp head; classified by a gll head at test; training natural;" in page
+        assert "; classified by a gll head at test; 25 neighbours in the graph; training natural;" in page
         assert "of all 100 test samples: by the head it was trained with, here gll classifies." in page
         assert "attacks follow the model's own gradient and stand-ins for it, at ε = 0.2 of the range" in page
         assert "*" not in page  # no mark without a row that has it

@@ -271,14 +271,18 @@ def _norm(target: Target) -> str:
 
 
 def _in_words(target: Target, training: str) -> str:
-    """What was trained, what classifies, and whose gradient is followed."""
+    """What was trained, what classifies, by how many neighbours, and whose gradient is followed."""
     asked, head = target.request, target.run.config.model.head
     at_test = f"classified by a {asked.head_at_test} head at test" if asked.head_at_test else ""
     aim = target.aim()
     by = "the model's own" if aim is None else f"that of {aim[1]}"
     if aim is not None and not set(names_of(asked.attacks)) <= set(AIMED):
         by += ", but not of every attack (see the notes)"
-    return "; ".join(filter(None, (f"trained with a {head} head", at_test, f"training {training}", f"gradient: {by}")))
+    judged = target.judged(target.protocol.few_base, False)
+    # It decides much: where a base has fewer of each class, neighbours are always of several classes.
+    near = f"{judged.layer.k} neighbours in the graph" if isinstance(judged, GraphVictim) else ""
+    words = (f"trained with a {head} head", at_test, near, f"training {training}", f"gradient: {by}")
+    return "; ".join(filter(None, words))
 
 
 def _pictures(target: Target, groups: Sequence[Evaluation], store: Store) -> list[Row]:
