@@ -22,6 +22,7 @@ from gll.reproduce.robust import (
     contests,
     more_robust,
     radii,
+    seeds_of,
     shown_mean,
 )
 from gll.reproduce.tables import Shown
@@ -61,13 +62,27 @@ def headline(worst: Shown, scales: Sequence[Shown]) -> str:
 
 def alone(worst: Shown, training: str) -> str:
     """After one of the two trainings, each sample alone in a graph; with numbers."""
-    found = [contest for contest in contests(worst, training) if contest.heads]
+    every = contests(worst, training)
+    found = [contest for contest in every if contest.heads]
     if not found:
-        return f"**After {WHOSE[training]}, each sample alone in a graph:** {NOT_RUN}."
+        return f"**After {WHOSE[training]}, each sample alone in a graph:** {_others(every) or NOT_RUN}."
     own = found[0].records[OURS][0]
     where = f"After {WHOSE[training]} ({training_of(own)}), each sample alone in a graph with a base of {base_of(own)}"
     told = "; ".join(_numbers(contest) for contest in found)
     return f"**{where}, a naturally trained GLL {more_robust(found)}.** {told}."
+
+
+def _others(every: Sequence[Contest]) -> str:
+    """What is known of other heads, where a GLL was not run; nothing where that is nothing."""
+    parts = []
+    for contest in every:
+        numbers = {head: contest.values(head, AT[1]) for head in contest.records if head != OURS}
+        told = ", ".join(f"{head} {shown_mean(found)}" for head, found in numbers.items() if found)
+        if told:
+            records = [record for head in numbers for record in contest.records[head]]
+            where = f"{NAMES.get(contest.data, contest.data)} ({seeds_of(records)})"
+            parts.append(f"{where}, at ε = {radii(records)[0]:g} px worst case {told}")
+    return f"of a GLL {NOT_RUN}; {'; '.join(parts)}" if parts else ""
 
 
 def base_of(record: Record) -> str:
