@@ -162,7 +162,10 @@ def _fixed(r: Recipe) -> list[Planned]:
 def _every_class(r: Recipe) -> list[Planned]:
     _needs_graph("every-class", r)
     kinds = [(Margin(), 3), (CrossEntropy(), 0)]
-    return [Planned(EveryClass(_steps(r, a, objective, targets))) for objective, targets in kinds for a in r.radii]
+    attacks = [_steps(r, a, objective, targets) for objective, targets in kinds for a in r.radii]
+    # In one graph of all queries: made on each alone, which knows no other, and made in that graph.
+    views = (False, True) if r.joint else (False,)
+    return [Planned(EveryClass(attack, joint=joint)) for joint in views for attack in attacks]
 
 
 def _features(r: Recipe) -> list[Planned]:
