@@ -52,7 +52,7 @@ ATTACKS: dict[str, Callable[[str], bool]] = {
     "PGD by the linear layer that a WNLL was trained by": lambda name: name.startswith("pgd from the linear layer"),
     "PGD by a linear probe on its encoder": lambda name: name.startswith("pgd from a linear probe"),
     "towards features of other classes": lambda name: name == "features",
-    "PGD with every class in sight": lambda name: name == f"pgd{VIEW}",
+    "PGD with every class in sight": lambda name: name.startswith(f"pgd{VIEW}"),
     "AutoAttack with every class in sight": lambda name: name == AUTO_SIGHT,
 }
 WORST = "worst case of all"

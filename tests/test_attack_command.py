@@ -377,7 +377,7 @@ def test_the_strong_set(runs: dict[str, Path], tmp_path: Path, monkeypatch: pyte
     assert "24 samples at a time beside a base of 40, in float64:" in said[begins:rest]
     assert len(listed) == len(group["attacks"])
     assert {"square", "square apart"} <= {cell["attack"] for cell in group["attacks"]}  # so both are in the worst case
-    assert told == [13]  # attacks, of which 24 samples each are to come
+    assert told == [15]  # attacks, of which 24 samples each are to come
     row = errors_at(found, 0.1)
     assert (row["worst case"], row["FGSM"], row["AutoAttack"]) == (worst["error"], None, None)
 

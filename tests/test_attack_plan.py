@@ -92,6 +92,19 @@ def test_who_follows_the_gradient_that_was_asked_for(runs: dict[str, Path]) -> N
     assert chosen(own, own.recipe(), names) == []
 
 
+def test_what_transfers_from_a_graph_is_also_made_with_every_class_in_sight(runs: dict[str, Path]) -> None:
+    """Its own gradient is often zero."""
+    known = Target(Request(runs["mlp"], samples=8, base=40, eps=(0.1,), transfer=(runs["gll"], runs["mlp"])))
+    made = [one.attack for one in sets.plan(["transfer"], known.recipe())]
+    assert [(attack.name.split(",")[0], getattr(attack.source, "each_class", None)) for attack in made] == [
+        ("pgd from gll", 0), ("pgd from mlp", None), ("pgd from gll", 5)
+    ]  # fmt: skip
+    assert made[-1].name == f"{made[0].name} with every class"
+    found = made[-1](known.judged(40, True), known.images, known.labels)
+    assert (found.threat, found.settings["source"]) == (None, made[-1].source_name)
+    assert made[-1].source.threat.alone
+
+
 def test_names_and_their_python_on_the_page(runs: dict[str, Path]) -> None:
     """Every name is in the table of docs/measuring-robustness.md, and what stands beside it makes the same attack."""
     page = (Path(__file__).parents[1] / "docs" / "measuring-robustness.md").read_text(encoding="utf-8")

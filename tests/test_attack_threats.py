@@ -37,6 +37,7 @@ FOLLOWED: list[tuple[AbstractAttack, str, str]] = [
     (STEPS, "own", "surrogate linear"),
     (FixedNeighbours(STEPS), "own with the neighbours of the clean images", "surrogate linear"),
     (EveryClass(STEPS), "own with base samples of every class in sight", ""),
+    (EveryClass(STEPS, joint=True), "own with base samples of every class in sight in the graph of all queries", ""),
     (Apart(STEPS), APART, "surrogate linear"),
     (FeatureAttack(0.1, 2), "that of distances between features", ""),
     (PROBE, "that of a probe", ""),

@@ -300,6 +300,17 @@ def test_checks_are_by_one_rule(module: ModuleType, tmp_path: Path) -> None:
     assert ". Left out: 1 run with older checks |" in told
 
 
+def test_both_views_of_every_class_are_in_one_row(module: ModuleType) -> None:
+    """The one in the graph of all queries came later: records without it are read as before."""
+    attacks = [{"attack": "pgd with every class", "settings": {"eps": 0.1}, "error": 0.3}]
+    wanted = module.ATTACKS["PGD with every class in sight"]
+    assert module.strongest({"groups": [{"attacks": attacks}]}, 0.1, wanted) == 0.3
+    attacks.append({"attack": "pgd with every class jointly", "settings": {"eps": 0.1}, "error": 0.4})
+    assert module.strongest({"groups": [{"attacks": attacks}]}, 0.1, wanted) == 0.4
+    others = [title for title, wanted in module.ATTACKS.items() if wanted(attacks[1]["attack"])]
+    assert others == ["PGD with every class in sight"]
+
+
 def test_one_attack_alone_stands_beside_the_worst_case(module: ModuleType, tmp_path: Path) -> None:
     file = tmp_path / "worst-case" / "results.json"
     lines = module.attacked(module.known(tmp_path))["attacked-symmetry"].splitlines()

@@ -30,7 +30,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from gll.attacks.inputs import check_base, in_evaluation
-from gll.attacks.layers import Remembered, Wide, changed, parts_of
+from gll.attacks.layers import Remembered, Wide, WithEveryClass, changed, parts_of
 from gll.attacks.pixels import Normalized
 from gll.attacks.star import Choice, Star, in_closed_form
 from gll.attacks.threat import Inference, Neighbours, Queries, ThreatModel
@@ -289,19 +289,30 @@ class GraphVictim(nn.Module):
                 other.log_probabilities(x)
         return other
 
-    def reaching(self, points: int = 5) -> GraphVictim:
+    def reaching(self, points: int = 5, *, joint: bool = False) -> GraphVictim:
         """A stand-in with a slope towards every class, for an attack to follow.
 
         Where all neighbours of a query are of one class, the others have probability zero and no gradient, in any
-        precision. Here every query is by itself, and joined to `points` base samples of each class besides its
-        neighbours. Judge attacked images with the victim itself.
+        precision. Here every query is joined to `points` base samples of each class besides its neighbours. Judge
+        attacked images with the victim itself.
+
+        Args:
+            points: how many of each class.
+            joint: in the graph of all queries, where a slope is also what a query does to the others; by default every
+                query is by itself.
         """
         if points < 1:
             raise ValueError(f"points must be at least 1, got {points}")
         self._require_closed_form("a query can be joined to every class")
         gradient = f"that of neighbours and {points} samples of every class"
-        threat = dataclasses.replace(self.threat, queries=Queries.ALONE, gradient=gradient, dtype="float64")
-        other = self._copy(threat=threat, dtype=torch.float64, each_class=points, surrogate=None)
+        threat = dataclasses.replace(self.threat, gradient=gradient, dtype="float64")
+        if not joint:
+            threat = dataclasses.replace(threat, queries=Queries.ALONE)
+            return self._copy(threat=threat, dtype=torch.float64, each_class=points, surrogate=None)
+        if self.threat.alone:
+            raise ValueError("joint=True needs queries in one graph (Queries.JOINT): here each is by itself")
+        other = self._copy(threat=threat, dtype=torch.float64, floor=SMALL_FLOOR, fast=False, surrogate=None)
+        other.layer = other._make_layer(changed(self.layer, reweight=WithEveryClass(self.layer, points)))
         return other
 
     def apart(self) -> GraphVictim:

@@ -31,7 +31,8 @@ def gradient_in_words(attack: str, settings: Mapping[str, Any]) -> str:
     if attack.split(" ")[0] == SQUARE:
         return "none"
     if settings.get("every_class"):
-        return "own with base samples of every class in sight"
+        where = " in the graph of all queries" if settings.get("seen") == "jointly" else ""
+        return f"own with base samples of every class in sight{where}"
     if settings.get("neighbours") == "fixed":
         return "own with the neighbours of the clean images"
     if settings.get("seen") == "apart":

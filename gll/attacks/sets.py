@@ -21,6 +21,7 @@ from gll.attacks.base import AbstractAttack
 from gll.attacks.carlini_wagner import CarliniWagner, CarliniWagnerPaper
 from gll.attacks.features import FeatureAttack
 from gll.attacks.gradient import FGSM, IFGSM, PGD
+from gll.attacks.graph_victim import GraphVictim
 from gll.attacks.objectives import DLR, AbstractObjective, CrossEntropy, Margin
 from gll.attacks.radii import Radius
 from gll.attacks.square import Square
@@ -162,7 +163,10 @@ def _fixed(r: Recipe) -> list[Planned]:
 def _every_class(r: Recipe) -> list[Planned]:
     _needs_graph("every-class", r)
     kinds = [(Margin(), 3), (CrossEntropy(), 0)]
-    return [Planned(EveryClass(_steps(r, a, objective, targets))) for objective, targets in kinds for a in r.radii]
+    attacks = [_steps(r, a, objective, targets) for objective, targets in kinds for a in r.radii]
+    # In one graph of all queries: made on each alone, which knows no other, and made in that graph.
+    views = (False, True) if r.joint else (False,)
+    return [Planned(EveryClass(attack, joint=joint)) for joint in views for attack in attacks]
 
 
 def _features(r: Recipe) -> list[Planned]:
@@ -203,9 +207,15 @@ def _probe(r: Recipe) -> list[Planned]:
 
 
 def _transfer(r: Recipe) -> list[Planned]:
-    return [
-        Planned(Transfer(_steps(r, a, Margin()), source, name)) for name, source in r.sources().items() for a in r.radii
-    ]
+    sources = r.sources()
+    # The own gradient of a graph is often zero, and what follows it then hardly an attack, here as anywhere.
+    seen = {
+        f"{name} with every class": source.reaching()
+        for name, source in sources.items()
+        if isinstance(source, GraphVictim) and source.is_plain
+    }
+    pairs = [(source, name, a) for name, source in {**sources, **seen}.items() for a in r.radii]
+    return [Planned(Transfer(_steps(r, a, Margin()), source, name)) for source, name, a in pairs]
 
 
 def _autoattack(version: str) -> Callable[[Recipe], list[Planned]]:

@@ -135,19 +135,21 @@ class EveryClass(AbstractView):
     Args:
         attack: how.
         points: base samples of every class that a query is joined to.
+        joint: see them in the graph of all queries, for a victim that has one; by default every query is seen alone.
     """
 
     points: int = 5
+    joint: bool = False
 
     @property
     def where(self) -> str:
-        return "with every class"
+        return "with every class jointly" if self.joint else "with every class"
 
     def own_settings(self) -> dict[str, Any]:
-        return {"every_class": self.points}
+        return {"every_class": self.points, **({"seen": "jointly"} if self.joint else {})}
 
     def view(self, victim: GraphVictim, images: Tensor) -> GraphVictim:
-        return victim.reaching(self.points)
+        return victim.reaching(self.points, joint=self.joint)
 
 
 @final
