@@ -209,7 +209,7 @@ def attacked(known: Known) -> dict[str, str]:
     made["attacked-headline-natural"] = natural.headline(known.worst, known.adversarial)
     made["attacked-square"] = square(known)
     made |= {"attacked-together": in_one_graph(known), "attacked-favour": in_favour(known)}
-    made["attacked-at-test"] = at_test_only(known)
+    made["attacked-at-test"] = at_test_only()
     made |= {"attacked-symmetry": symmetry(known), "attacked-other-training": other_training(known)}
     made["attacked-answers"] = answers(known, ROBUST, EVERY_CLASS)
     for data in NAMES:

@@ -36,7 +36,7 @@ AT_TEST = {
 
 
 def in_one_graph(known: Known) -> str:
-    """After adversarial training, all samples in one graph: every head by the same attacks, without AutoAttack."""
+    """After adversarial training, all samples in one graph. Attacks that need one for a GLL alone; no AutoAttack."""
     head = ["data", "attacked + base in one graph", "ε", "seeds", OURS, *OTHERS, "is a GLL more robust?"]
     lines = [f"| {' | '.join(head)} |", "|---|---|---:|---|" + "---:|" * (1 + len(OTHERS)) + "---|"]
     for contest in (c for c in contests(known.worst, ROBUST) if c.heads):
@@ -52,7 +52,7 @@ def in_one_graph(known: Known) -> str:
     return "\n".join(lines) if len(lines) > 2 else NOT_RUN
 
 
-def at_test_only(known: Known) -> str:
+def at_test_only() -> str:
     """One model with two heads at test time, its graph attacked by the gradient of either."""
     folder = EXPERIMENTS / "head-at-test"
     if not folder.is_dir():
@@ -89,7 +89,8 @@ def in_favour(known: Known) -> str:
                     ahead.sort(key=lambda head: statistics.fmean(group.values(head, WORST)))
                     numbers = ", ".join(f"{head} {shown_mean(group.values(head, WORST))}" for head in (OURS, *ahead))
                     where = f"{NAMES[data]}, after {how} ({group.epochs}), all samples in one graph at {group.eps}"
-                    parts.append(f"{where}: so far ahead of {_named(ahead)} ({numbers}; {group.seeds})")
+                    so_far_too = "so far " if any("so far" in group.judged(OURS, head) for head in ahead) else ""
+                    parts.append(f"{where}: {so_far_too}ahead of {_named(ahead)} ({numbers}; {group.seeds})")
     return "\n".join(f"- {part}." for part in parts) or "Nothing that was measured."
 
 

@@ -65,7 +65,7 @@ def paper_protocol(known: Known, data: str) -> str:
             cells += [shown_mean(_figure(group, name, figure)) for figure in OURS_TOO]
             failed = [failed_checks(record["more"]["summary"]) for record in mine]
             told = ", ".join(dict.fromkeys(check for names in failed if names is not None for check in names))
-            told = OLDER if None in failed else told or "none"
+            told = ", ".join(filter(None, (told, OLDER if None in failed else ""))) or "none"
             how = f"{group.training}, {group.epochs}"
             lines.append(f"| {how} | {name} | {' | '.join(cells)} | {told} |")
     about = f"{cross_entropy(found)}{times(found)}<small>{provenance(every)}</small>" if every else ""

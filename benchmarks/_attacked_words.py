@@ -231,10 +231,11 @@ def _overstated(known: Known) -> str:
                     numbers.append(f"{head} {shown_mean(weak)} and {shown_mean(strong)}")
             if numbers:
                 word = "no" if all(over) else "not of every head" if any(over) else "yes"
-                word = word if any(small) else "does not apply, since no head has a small one,"
-                graphs = dict.fromkeys(graph_at([group], figure) for figure in ("FGSM", WORST))
-                where = " and ".join(f"{graph} in one graph" for graph in graphs)
-                told = f"FGSM and worst case: {'; '.join(numbers)} ({group.epochs}, {group.seeds}; {where})"
+                word = word if any(small) else "does not apply"
+                where = ", ".join(f"{figure} {graph_at([group], figure)}" for figure in ("FGSM", WORST))
+                why = "" if any(small) else "no head has a small one; "
+                told = f"{why}FGSM and worst case: {'; '.join(numbers)}"
+                told += f" ({group.epochs}, {group.seeds}; in one graph: {where})"
                 parts.append(f"**{word}** on {NAMES[data]}, {told}")
     return "; ".join(parts) or NOT_YET
 

@@ -283,6 +283,7 @@ def robustness(record: dict[str, Any], _: dict[int, str]) -> str:
     """Errors under attack beside the paper's; then at other radii; then the checks."""
     from gll.attacks.signs import judged_again
     from gll.attacks.tables import checks_compared, compared, strong_radii
+    from gll.words import counted
 
     rows, name = record["rows"], record["config"]["data"]
     paper = json.loads((RESULTS.parent / "paper" / "robustness.json").read_text())["errors"].get(name, {})
@@ -294,8 +295,10 @@ def robustness(record: dict[str, Any], _: dict[int, str]) -> str:
     for other in strong_radii(rows):
         if abs(other - rows[0]["table_eps_pixels"]) > 1e-6:
             lines += ["", f"The same at ε = {other:g} of the range.", "", compared(rows, {}, other).markdown()]
-    judged = [{**row, "checks": checks} for row in rows if (checks := judged_again(row)) is not None]
-    lines += ["", "Figures of the checks; bold where one failed.", "", checks_compared(judged).markdown()]
+    again = [judged_again(row) for row in rows]
+    judged = [{**row, "checks": checks} for row, checks in zip(rows, again, strict=True) if checks is not None]
+    left = f" Left out: {counted(again.count(None), 'run')} with older checks." if None in again else ""
+    lines += ["", f"Figures of the checks; bold where one failed.{left}", "", checks_compared(judged).markdown()]
     where = sorted({row["environment"]["commit"] for row in rows})
     device = ", ".join(sorted({row["environment"]["gpu"] or "CPU" for row in rows}))
     lines += ["", f"<small>commits {', '.join(where)}, {device}, {seconds}</small>"]

@@ -374,7 +374,7 @@ def test_objectives_that_find_more() -> None:
     plain, margin = outcome(Kind.MULTI, []), outcome(Kind.MULTI, list(range(1, 7)), "Margin")
     check = losses_disagree(of(plain, margin))
     assert (check.figure, check.passed) == (pytest.approx(0.6), False)
-    assert "rate this model too well; judge it by the others" in check.meaning
+    assert "rate this model too well; judge it by all attacks" in check.meaning
     assert losses_disagree(of(outcome(Kind.MULTI, [0, 1, 2, 3]), margin)).passed
 
 

@@ -182,8 +182,8 @@ def test_after_natural_training_each_answer_names_its_training(tmp_path: Path) -
     )
     others = {place: pairs for place, pairs in errors.items() if place[1] != "GLL"}
     assert natural.alone(shown(tmp_path / "others", others), "natural") == (
-        f"{ours}, each sample alone in a graph:** of a GLL not run yet; MNIST (seeds 0, 1), at ε = 1 px worst case "
-        "linear 2.0 ± 0.1, MLP 2.0 ± 0.1."
+        f"{ours}, each sample alone in a graph:** a GLL has not been run yet; MNIST (seeds 0, 1), at ε = 1 px worst "
+        "case linear 2.0 ± 0.1, MLP 2.0 ± 0.1."
     )
     more = {("fashionmnist", head, "natural"): [pair] for head, pair in (("GLL", (1, 2)), ("MLP", (9, 60)))}
     both = natural.alone(shown(tmp_path / "both", errors | more), "natural")

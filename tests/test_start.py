@@ -118,6 +118,10 @@ def test_options_of_another_head_are_left_out_and_others_refused(tmp_path: Path)
             build(asked, no_data())
     with pytest.raises(ValueError, match="'linear' has no option 'k'"):
         build(from_toml(text.replace("gll", "linear")), no_data())
+    turns = f"{text}\nfirst_options = {{ hidden = 7 }}\nswitch_at = 1"
+    assert from_toml(turns, ["model.first=mlp"]).model.first_options == {"hidden": 7}
+    assert from_toml(turns, ["model.first=linear"]).model.first_options == {}
+    assert from_toml(turns, ["model.head=wnll"]).model.first_options == {"hidden": 7}
 
 
 @pytest.mark.parametrize(

@@ -251,7 +251,7 @@ def test_a_claim_about_small_errors_needs_one(module: ModuleType, tmp_path: Path
         )
 
     assert "**no** on MNIST, FGSM and worst case: " in row("a small error under FGSM")
-    assert "**does not apply, since no head has a small one,** on FashionMNIST, FGSM and worst case: " in row(
+    assert "**does not apply** on FashionMNIST, no head has a small one; FGSM and worst case: " in row(
         "a small error under FGSM"
     )
     folder = tmp_path / "adversarial"

@@ -182,7 +182,7 @@ def _shorter(target: Target) -> str:
     fewer += [f"--base {FEW_BASE}"] if target.has_graph and target.protocol.few_base > FEW_BASE else []
     if not fewer:
         return ""
-    other = "; an error depends on the base" if len(fewer) > 1 else ""
+    other = "; an error depends on the base" if any("--base" in word for word in fewer) else ""
     return f"for a first look: Ctrl-C, and the same command with {' '.join(fewer)} --out FOLDER{other}"
 
 

@@ -133,8 +133,8 @@ def losses_disagree(every: Iterable[Errors]) -> Check:
         lambda cell: _many(cell) and objective_of(cell) != CrossEntropy.__name__,
         lambda cell: _many(cell) and objective_of(cell) == CrossEntropy.__name__,
         "the error of attacks on other objectives is {} beside that of those on cross-entropy",
-        "attacks on cross-entropy alone rate this model too well; judge it by the others. Where no gradient is exactly "
-        "zero, that of cross-entropy fades, most likely behind a very confident softmax",
+        "attacks on cross-entropy alone rate this model too well; judge it by all attacks. Where no gradient is "
+        "exactly zero, that of cross-entropy probably fades, as it does behind a very confident softmax",
     )
 
 
@@ -156,6 +156,11 @@ def stand_ins_beat_own_gradient(every: Iterable[Errors]) -> Check:
     )
 
 
+NAMES = (
+    *("zero gradients", "black box or transfer", "single step", "losses disagree", "stand-in", "all errors"),
+    *("deterministic", "batch dependence"),
+)
+"""Of all checks, in their order."""
 COMPARED = (transfer_or_black_box_beats_white_box, losses_disagree, stand_ins_beat_own_gradient)
 """Checks that compare errors of an evaluation, by one rule (`beats`)."""
 
@@ -163,16 +168,17 @@ COMPARED = (transfer_or_black_box_beats_white_box, losses_disagree, stand_ins_be
 def judged_again(summary: Mapping[str, Any]) -> list[dict[str, Any]] | None:
     """The checks of a stored summary by the rule of today; None where it does not hold enough for that.
 
-    Checks that compare errors are made again from the errors that are stored. The others stay as they are.
+    Checks that compare errors are made again from the errors of the attacks that are stored, whenever that was, so that
+    all records are judged alike. The others stay as they are.
     """
-    if (summary.get("checks_at") or {}).get("rule") == RULE:
-        return list(summary["checks"])
     every = [Errors.from_dict(group) for group in summary["groups"]]
     again = {check.name: check for check in (compare(every) for compare in COMPARED)}
-    if not all(check.tested for check in again.values()):
-        return None
     stored = {check["name"]: check for check in summary["checks"]}
-    return list((stored | {name: check.as_dict() for name, check in again.items()}).values())
+    if all(check.tested for check in again.values()):
+        stored |= {name: check.as_dict() for name, check in again.items()}
+    elif (summary.get("checks_at") or {}).get("rule") != RULE:
+        return None
+    return sorted(stored.values(), key=lambda check: NAMES.index(check["name"]))
 
 
 def single_step_beats_multi_step(every: Iterable[Errors]) -> Check:

@@ -82,7 +82,7 @@ def _others(every: Sequence[Contest]) -> str:
             records = [record for head in numbers for record in contest.records[head]]
             where = f"{NAMES.get(contest.data, contest.data)} ({seeds_of(records)})"
             parts.append(f"{where}, at ε = {radii(records)[0]:g} px worst case {told}")
-    return f"of a GLL {NOT_RUN}; {'; '.join(parts)}" if parts else ""
+    return f"a GLL has not been run yet; {'; '.join(parts)}" if parts else ""
 
 
 def base_of(record: Record) -> str:

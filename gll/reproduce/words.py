@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+NUMBER = re.compile(r"(?<![\w.])\d{1,3}(,\d{3})+(?!\d)")
 GREEK = {"τ": "tau", "γ": "gamma", "ε": "eps", "μ": "mu"}
 
 
@@ -23,10 +24,12 @@ def plain(word: str) -> str:
 def typed(text: str) -> tuple[str, ...]:
     """The words of --only. A comma in a number parts nothing.
 
-    >>> typed("resnet18,2%, seed 0"), typed("1,000 steps, MLP")
-    (('resnet18', '2%', 'seed 0'), ('1,000 steps', 'MLP'))
+    >>> typed("resnet18,128, seed 0"), typed("1,000 steps, MLP")
+    (('resnet18', '128', 'seed 0'), ('1,000 steps', 'MLP'))
     """
-    words = re.split(r"(?<!\d),|,(?!\d{3}(?!\d))", text)
+    within = {m.start() for number in NUMBER.finditer(text) for m in re.compile(",").finditer(text, *number.span())}
+    ends = [at for at, letter in enumerate(text) if letter == "," and at not in within]
+    words = [text[start:end] for start, end in zip([0, *(at + 1 for at in ends)], [*ends, None], strict=True)]
     return tuple(word.strip() for word in words if word.strip())
 
 

@@ -110,9 +110,10 @@ def open_run(config: Config, config_path: Path | None, resume: Path | None, rank
     m = config.model
     heads = f"; {m.first} trains for {counted(m.switch_at, 'epoch')}, then {m.head}" if m.switch_at > 0 else ""
     reporter.say(f"{config.name}, seed {config.seed}: {run.directory}{heads}")
-    gone = options_of_another(config, config_path.read_text(encoding="utf-8")) if config_path is not None else []
-    if gone:
-        reporter.say(f"left out, as {m.head} has no such options: {', '.join(gone)} (of model.head_options)")
+    text = config_path.read_text(encoding="utf-8") if config_path is not None else ""
+    for which, head in (("head", m.head), ("first", m.first)):
+        if gone := options_of_another(config, text, which):
+            reporter.say(f"left out, as {head} has no such options: {', '.join(gone)} (of model.{which}_options)")
     for line in without_effect(config):
         reporter.say(line)
     if not Board.available():

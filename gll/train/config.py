@@ -348,14 +348,16 @@ def from_toml(text: str, overrides: Iterable[str] = ()) -> Config:
     """A config from the text of a TOML file and `key=value` overrides such as "train.lr=0.1".
 
     The text has its options of a head for the head it names: where "model.head=..." names another, those that it does
-    not have are left out. Options among the overrides stay, and are refused if the head does not have them.
+    not have are left out; so too where "model.first=..." does. Options among the overrides stay, and are refused if the
+    head does not have them.
     """
     overrides = list(overrides)
     config = cast(Config, toml.read(Config, text, overrides))
-    if any(override.partition("=")[0].strip() == "model.head" for override in overrides):
+    if any(override.partition("=")[0].strip() in ("model.head", "model.first") for override in overrides):
         from gll.train.unused import fitting_options  # needs PyTorch, for which a config need not wait
 
-        config = replace(config, model=replace(config.model, head_options=fitting_options(config, text, overrides)))
+        head, first = fitting_options(config, text, overrides)
+        config = replace(config, model=replace(config.model, head_options=head, first_options=first))
     return config
 
 

@@ -18,26 +18,40 @@ from gll.train.adversarial_config import AdversarialConfig
 from gll.train.config import Config, WarmupConfig
 
 
-def fitting_options(config: Config, text: str, overrides: Sequence[str]) -> dict[str, Any]:
-    """The options of the head, without those that the text has for another head and that this one does not have.
+def fitting_options(config: Config, text: str, overrides: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The options of both heads, without those that the text has for another head and that this one does not have.
 
     Args:
         config: of the text and the overrides.
         text: of a TOML file.
         overrides: `key=value` in place of what it says.
+
+    Returns:
+        `head_options` and `first_options` of [model].
     """
     said = {override.partition("=")[0].strip() for override in overrides}
-    gone = [] if "model.head_options" in said else options_of_another(config, text)
-    gone = [option for option in gone if f"model.head_options.{option}" not in said]
-    return {option: value for option, value in config.model.head_options.items() if option not in gone}
+
+    def fitting(which: str) -> dict[str, Any]:
+        key = f"{which}_options"
+        gone = [] if f"model.{key}" in said else options_of_another(config, text, which)
+        gone = [option for option in gone if f"model.{key}.{option}" not in said]
+        return {option: value for option, value in getattr(config.model, key).items() if option not in gone}
+
+    return fitting("head"), fitting("first")
 
 
-def options_of_another(config: Config, text: str) -> list[str]:
-    """The options that the text has for the head it names, which is not that of the config, and that this lacks."""
-    model, head = tomllib.loads(text).get("model", {}), config.model.head
-    if head not in HEADS or model.get("head", type(config.model).head) == head:
+def options_of_another(config: Config, text: str, which: str = "head") -> list[str]:
+    """The options that the text has for the head it names, which is not that of the config, and that this lacks.
+
+    Args:
+        config: that is run.
+        text: of the TOML file it began with.
+        which: "head" or "first", of [model].
+    """
+    model, head = tomllib.loads(text).get("model", {}), getattr(config.model, which)
+    if head not in HEADS or model.get(which, getattr(type(config.model), which)) == head:
         return []
-    return [option for option in model.get("head_options", {}) if option not in options_of(head)]
+    return [option for option in model.get(f"{which}_options", {}) if option not in options_of(head)]
 
 
 def check_unused_names(config: Config) -> None:
