@@ -332,3 +332,24 @@ def test_a_record_names_the_commit_whatever_the_command_has_written(
     (record,) = read_records(counts.folder / "results.json").values()
     assert record["commit"] == f"all but {', '.join(working.WRITTEN)}"
     assert "experiments/*/results.json" in working.WRITTEN
+
+
+def test_sigterm_stops_as_ctrl_c_does(counts: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch system sends it; so does the command to its own processes. What the cell has cost is written down."""
+
+    class Told(type(work_on(counts).kind)):  # type: ignore[misc]
+        def run(self, *_: Any) -> Any:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(60)
+
+    before = signal.getsignal(signal.SIGTERM)
+    signal.signal(signal.SIGTERM, lambda number, frame: pytest.fail("nobody listens to SIGTERM"))
+    try:
+        monkeypatch.setattr(working, "kind_of", lambda _: Told())
+        result = invoked(counts, "--scale", "small", "--only", "first, seed 0")
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert result.exit_code == 130
+    assert "interrupted; stopped in first, seed 0" in said(result)
+    (progress,) = (counts.folder.parent.parent / "work").rglob("progress.json")
+    assert '"wall_s"' in progress.read_text()

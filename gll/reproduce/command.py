@@ -26,6 +26,7 @@ from gll.reproduce.show import show_list, show_run
 from gll.reproduce.tables import pages
 from gll.reproduce.unpack import unpack
 from gll.terminal import error_console, said_by
+from gll.train.interrupt import stopped_by_sigterm
 from gll.train.toml import nearest
 from gll.words import counted
 
@@ -224,7 +225,7 @@ def run_experiments(experiments: Mapping[str, Experiment], request: Request, con
     before = {work.experiment.name: set(work.done()) - work.taken for work in works}
     crashed, stop = list[str](), ""
     try:
-        with limit:
+        with limit, stopped_by_sigterm():  # which a training of its own answers at the end of a step
             for work in works:
                 crashed += _run_one(work, request, limit)
     except KeyboardInterrupt:
