@@ -272,33 +272,34 @@ def _noticed(known: Known) -> str:
 
     *Batch dependence* does not count: it speaks of the graph, and not of a gradient.
     """
-    judged = [record for record in known.every() if failed_checks(_judged(record)) is not None]
-    blind = [record for record in judged if _overrated(record)]
-    named = [set(_failed(record)) - {"batch dependence"} for record in blind]
+    every = [(record, failed_checks(_judged(record))) for record in known.every()]
+    judged = [(record, set(failed) - {"batch dependence"}) for record, failed in every if failed is not None]
+    blind = [record for record, _ in judged if _overrated(record)]
+    named = [names for record, names in judged if _overrated(record)]
     caught = sum(1 for names in named if names)
     which = ", ".join(f"*{name}*" for name in sorted(set().union(*named)))
     if not blind:
         return "there is no such run yet"
     missed = "; ".join(f"{r['cell']}, *{r['scale']}*" for r, names in zip(blind, named, strict=True) if not names)
-    fair = [record for record in judged if _overrated(record) is False]
-    alarms = [record for record in fair if set(_failed(record)) - {"batch dependence"}]
+    fair = [(record, names) for record, names in judged if _overrated(record) is False]
+    alarms = [(record, names) for record, names in fair if names]
     told = f"in {caught} of {len(blind)} such runs: {which}{f'; missed: {missed}' if missed else ''}"
-    older = len(known.every()) - len(judged)
+    older = len(every) - len(judged)
     left_out = f". Left out: {counted(older, 'run')} with {OLDER}" if older else ""
     return f"{told}. At least one fails in {len(alarms)} of the {len(fair)} other runs, too{_alarms(alarms)}{left_out}"
 
 
-def _alarms(records: list[Record]) -> str:
+def _alarms(failed: list[tuple[Record, set[str]]]) -> str:
     """What they are of: graphs whose own gradient misses a part, and heads without a graph."""
-    graphs = [record for record in records if record["place"]["head"] not in OTHERS]
-    others = [record for record in records if record["place"]["head"] in OTHERS]
+    graphs = [record for record, _ in failed if record["place"]["head"] not in OTHERS]
+    others = [names for record, names in failed if record["place"]["head"] in OTHERS]
     parts = []
     if graphs:
         shares = [own / strong for own, strong in map(_found, graphs) if own is not None and strong]
         part = f"{min(shares):.0%} to {max(shares):.0%}" if shares else "all"
         parts.append(f"{len(graphs)} of graph heads, whose own gradient finds {part} of the worst case")
     if others:
-        names = sorted({name for record in others for name in _failed(record)} - {"batch dependence"})
+        names = sorted(set().union(*others))
         parts.append(f"{len(others)} of linear or MLP heads ({', '.join(f'*{name}*' for name in names)})")
     return f": {'; '.join(parts)}" if parts else ""
 
@@ -307,10 +308,6 @@ def _judged(record: Record) -> dict[str, Any]:
     """The summary with every sample alone, if there is one."""
     more: dict[str, dict[str, Any]] = record["more"]
     return more.get("alone", more.get("summary", {}))
-
-
-def _failed(record: Record) -> list[str]:
-    return failed_checks(_judged(record)) or []
 
 
 def _overrated(record: Record) -> bool | None:

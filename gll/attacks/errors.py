@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, final
 
 from gll.attacks.balls import Ball
@@ -30,7 +31,7 @@ class Tried:
     error: float
     of_checks: bool = False
 
-    @property
+    @cached_property
     def ball(self) -> Ball | None:
         """In which it had to stay."""
         return Ball.of(self.cell.settings)
