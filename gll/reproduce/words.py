@@ -27,9 +27,8 @@ def typed(text: str) -> tuple[str, ...]:
     >>> typed("resnet18,128, seed 0"), typed("1,000 steps, MLP")
     (('resnet18', '128', 'seed 0'), ('1,000 steps', 'MLP'))
     """
-    within = {m.start() for number in NUMBER.finditer(text) for m in re.compile(",").finditer(text, *number.span())}
-    ends = [at for at, letter in enumerate(text) if letter == "," and at not in within]
-    words = [text[start:end] for start, end in zip([0, *(at + 1 for at in ends)], [*ends, None], strict=True)]
+    kept = NUMBER.sub(lambda number: number.group().replace(",", "\0"), text)
+    words = [word.replace("\0", ",") for word in kept.split(",")]
     return tuple(word.strip() for word in words if word.strip())
 
 
