@@ -24,6 +24,7 @@ from rich.table import Table
 from torch import nn
 
 from gll.attacks import PGD
+from gll.attacks.autoattack import AutoAttack
 from gll.attacks.base import AbstractAttack
 from gll.attacks.graph_victim import GraphVictim
 from gll.attacks.objectives import Margin
@@ -44,8 +45,11 @@ EFFORT: dict[str, Callable[[float], AbstractAttack]] = {
     "9 targets": lambda e: EveryClass(PGD(e, 40, restarts=2, objective=Margin(), targets=9)),
     "1 point": lambda e: EveryClass(PGD(e, 40, restarts=2, objective=Margin(), targets=3), points=1),
     "25 points": lambda e: EveryClass(PGD(e, 40, restarts=2, objective=Margin(), targets=3), points=25),
+    "AutoAttack, 5 points": lambda e: EveryClass(AutoAttack(e, version="gradients")),
+    "AutoAttack, 25 points": lambda e: EveryClass(AutoAttack(e, version="gradients"), points=25),
     "100 steps, 5 starts, 9 targets": lambda e: EveryClass(PGD(e, 100, restarts=5, objective=Margin(), targets=9)),
 }
+TOGETHER = "any of these"
 
 
 class Subject:
@@ -78,29 +82,39 @@ def transfers(subjects: list[Subject], eps: float) -> Iterator[dict[str, Any]]:
     """One row for every victim, source and way."""
     plain = PGD(eps, 40, restarts=2, objective=Margin())
     for victim in subjects:
-        yield row_of(victim, "none: its own gradient", plain, eps)
+        yield attacked(victim, "none: its own gradient", plain, eps)[0]
         for name, source in sources_of(victim, subjects):
-            yield row_of(victim, name, Transfer(plain, source.victim, source.name), eps)
+            yield attacked(victim, name, Transfer(plain, source.victim, source.name), eps)[0]
             if isinstance(source.victim, GraphVictim):
                 seen: nn.Module = source.victim.reaching(5)
-                yield row_of(victim, f"{name}, every class in sight", Transfer(plain, seen, source.name), eps)
+                yield attacked(victim, f"{name}, every class in sight", Transfer(plain, seen, source.name), eps)[0]
 
 
 def efforts(subjects: list[Subject], eps: float) -> Iterator[dict[str, Any]]:
-    """One row for every run with a graph and every effort."""
+    """One row for every run with a graph and every effort; last, what all of them together have fooled."""
+    graphs = [subject for subject in subjects if isinstance(subject.victim, GraphVictim)]
+    fooled = [torch.zeros(len(graph.labels), dtype=torch.bool) for graph in graphs]
     for name, attack in EFFORT.items():
-        for victim in subjects:
-            if isinstance(victim.victim, GraphVictim):
-                yield row_of(victim, name, attack(eps), eps)
+        for victim, before in zip(graphs, fooled, strict=True):
+            row, found = attacked(victim, name, attack(eps), eps)
+            before |= found.cpu()
+            yield row
+    for victim, all_of_them in zip(graphs, fooled, strict=True):
+        yield row_of(victim, TOGETHER, all_of_them, eps, 0.0)
 
 
-def row_of(victim: Subject, name: str, attack: AbstractAttack, eps: float) -> dict[str, Any]:
+def attacked(victim: Subject, name: str, attack: AbstractAttack, eps: float) -> tuple[dict[str, Any], torch.Tensor]:
+    """The row of one attack, and which samples it has fooled."""
     begin = time.perf_counter()
     found = attack(victim.victim, victim.images, victim.labels, generator=generator(victim.seed, "transfer", name))
-    error = float(found.success.double().mean())
-    print(f"{victim.name} at {eps:g}, {name}: {100 * error:.1f} %", flush=True)
-    took = round(time.perf_counter() - begin, 2)
-    return {"victim": victim.head, "seed": victim.seed, "source": name, "eps": eps, "error": error, "seconds": took}
+    return row_of(victim, name, found.success, eps, time.perf_counter() - begin), found.success
+
+
+def row_of(victim: Subject, name: str, fooled: torch.Tensor, eps: float, seconds: float) -> dict[str, Any]:
+    error = float(fooled.double().mean())
+    print(f"{victim.name} at {eps:g}, {name}: {100 * error:.1f} % ({seconds:.0f} s)", flush=True)
+    about = {"victim": victim.head, "seed": victim.seed, "source": name, "eps": eps}
+    return about | {"error": error, "seconds": round(seconds, 2)}
 
 
 def main(
