@@ -1,0 +1,131 @@
+"""What docs/what-we-found.md says in words is true of the records: a new record that turns a claim breaks its test."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gll.reproduce.experiment import load_all
+from gll.reproduce.tables import Shown, states_of
+from gll.reproduce.verdicts import relation
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = (ROOT / "docs" / "what-we-found.md").read_text(encoding="utf-8")
+STATES: dict[str, list[Shown]] = {
+    name: list(states_of(experiment).values()) for name, experiment in load_all(ROOT / "experiments").items()
+}
+
+
+def values(experiment: str, place: str, figure: str = "error") -> list[float]:
+    """Of every seed, at the largest scale that was run."""
+    for shown in reversed(STATES[experiment]):
+        at = next((p for p in shown.places if ", ".join(p.values()) == place), None)
+        if at is not None and (found := shown.values(at, figure)):
+            return found
+    raise AssertionError(f"{experiment} has no record of {place}")
+
+
+def mean(experiment: str, place: str, figure: str = "error") -> float:
+    return statistics.fmean(values(experiment, place, figure))
+
+
+def paper(experiment: str, place: str, figure: str = "error") -> float:
+    found = STATES[experiment][-1].experiment.paper(place, figure)
+    assert found is not None
+    return found[0]
+
+
+def worst(place: str) -> list[float]:
+    return values("worst-case", f"mnist, {place}", "worst case at 1x, alone")
+
+
+def few(data: str, labels: str, head: str, figure: str = "error") -> float:
+    return mean("few-labels", f"{data}, {labels} a class, 3e-5, {head}", figure)
+
+
+def by_network(head: str, network: str) -> list[float]:
+    return [mean("cifar10", f"{network}, {labels}, {head}") for labels in ("2%", "20%")]
+
+
+CLAIMS: dict[str, Callable[[], bool]] = {
+    "a GLL bears a large one": lambda: (
+        relation(worst("GLL, natural, as in the paper"), worst("linear, natural, as in the paper"), 1000) == "lower"
+        and relation(worst("GLL, natural, as in the paper"), worst("MLP, natural, as in the paper"), 1000) == "lower"
+    ),
+    "it is not ahead": lambda: all(
+        relation(worst("GLL, natural"), worst(f"{other}, natural"), 1000) != "lower" for other in ("linear", "MLP")
+    ),
+    "the linear layer that changes with the rate, not the graph": lambda: (
+        mean("rate", "linear, 30 epochs, 0.01, cosine", "worst case at 1x, alone")
+        > 3 * mean("rate", "linear, 30 epochs, 0.001, cosine", "worst case at 1x, alone")
+        and mean("rate", "linear, 100 epochs, 0.01, steps", "worst case at 1x, alone")
+        > 3 * mean("rate", "linear, 100 epochs, 0.001, steps", "worst case at 1x, alone")
+        and mean("rate", "GLL, 100 epochs, 0.01, steps", "worst case at 1x, alone")
+        < 1.3 * mean("rate", "GLL, 30 epochs, 0.001, cosine", "worst case at 1x, alone")
+    ),
+    "in the same order": lambda: all(
+        g < w < m
+        for network in ("resnet18", "resnet20")
+        for g, w, m in zip(*(by_network(head, network) for head in ("GLL", "WNLL", "MLP")), strict=True)
+    ),
+    "**no lead** on ResNet20": lambda: all(
+        mean("longer", f"{part}, rate 0.05, GLL") > mean("longer", f"{part}, rate 0.05, MLP") - 1.5
+        for part in ("1,000 steps", "1,000 steps, 2 % of the labels")
+    ),
+    "**yes, as we train**, and ahead above, too": lambda: all(
+        mean("emnist", f"resnet20, {labels}, GLL") < mean("emnist", f"resnet20, {labels}, MLP")
+        for labels in ("whole", "20%", "2%")
+    ),
+    "**the stall yes**": lambda: (
+        mean("fashion-toy", "MLP only, SGD 0.0003") > 3 * mean("fashion-toy", "GLL-0, SGD 0.0003")
+        and mean("fashion-toy", "MLP only, SGD 0.01") < 15
+    ),
+    "**not on the small CNN**, yes on ResNet18": lambda: all(
+        (mean("times", f"{network}, {batch}", "error gll, %") < mean("times", f"{network}, {batch}", "error mlp, %"))
+        is (network == "resnet18")
+        for network in ("small-cnn", "resnet18")
+        for batch in ("128", "256")
+    ),
+    "**up to a point**": lambda: (
+        mean("moons", "τ = 0.01", "spread") < mean("moons", "τ = 0", "spread")
+        and mean("moons", "τ = 0.01", "spread") < mean("moons", "τ = 0.5", "spread")
+    ),
+    "**LocalMax is needed**, and no better than chance": lambda: all(
+        mean("base-sets", score) > mean("base-sets", "random") + 5
+        and abs(mean("base-sets", f"{score}, LocalMax") - mean("base-sets", "random")) < 1
+        for score in ("entropy", "L2")
+    ),
+    "**nothing but SimCLR is needed**; small γ ruin the features": lambda: (
+        all(mean("gamma", small) > mean("gamma", "1") + 20 for small in ("0.01", "0.25", "0.5"))
+        and abs(mean("gamma", "0.99") - mean("gamma", "1")) < 1
+    ),
+    "**Augmentation** helps": lambda: all(
+        mean("augmentation", f"strong, {head}") < mean("augmentation", f"none, {head}") for head in ("GLL", "MLP")
+    ),
+    "it is the equation that matters": lambda: all(
+        few(data, "1", "Poisson") < few(data, "1", "p-Laplace") < few(data, "1", "Laplace")
+        for data in ("mnist", "fashionmnist")
+    ),
+    "FashionMNIST has the same order": lambda: (
+        few("fashionmnist", "1", "Poisson") < few("fashionmnist", "1", "p-Laplace") < few("fashionmnist", "1", "MLP")
+        and few("fashionmnist", "1", "MLP") < few("fashionmnist", "1", "Laplace")
+    ),
+    "helps on MNIST from two labels on": lambda: all(
+        few("mnist", labels, head) < few("mnist", labels, head, "before")
+        for labels in ("2", "5")
+        for head in ("Laplace", "Poisson", "p-Laplace")
+    ),
+    "stays behind the paper's GLL": lambda: (
+        mean("longer", "1,000 steps, rate 0.05, GLL") > paper("cifar10", "resnet20, 20%, GLL") + 3
+        and 0 < mean("cifar10", "resnet18, 20%, GLL") - paper("cifar10", "resnet18, 20%, GLL") < 2
+    ),
+}
+
+
+@pytest.mark.parametrize("claim", CLAIMS)
+def test_what_the_page_says_is_true_of_the_records(claim: str) -> None:
+    assert " ".join(claim.split()) in " ".join(PAGE.split()), "the page no longer says it: take it out here, too"
+    assert CLAIMS[claim](), f"the records no longer show it: {claim}"
