@@ -16,7 +16,12 @@ if TYPE_CHECKING:
 try:
     __version__ = version("gll")
 except PackageNotFoundError:  # a checkout on the path that is not installed
-    __version__ = "0.0.0"
+    import tomllib
+    from pathlib import Path
+
+    _project = Path(__file__).resolve().parents[1] / "pyproject.toml"
+    _told = tomllib.loads(_project.read_text(encoding="utf-8")) if _project.is_file() else {}
+    __version__ = str(_told.get("project", {}).get("version", "0.0.0"))
 
 
 if not TYPE_CHECKING:  # else every name would pass for a checker of types

@@ -436,7 +436,7 @@ class ScaleName(enum.StrEnum):
 def reproduce(
     names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Experiments; see --list.")] = None,
     scale: Annotated[
-        ScaleName | None, typer.Option(help="Seconds, minutes on a GPU, or the paper's.", show_default="smoke")
+        ScaleName | None, typer.Option(help="Seconds; minutes a cell on a GPU; the paper's.", show_default="smoke")
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Every experiment that has this scale.")] = False,
     show: Annotated[

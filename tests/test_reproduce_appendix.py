@@ -84,11 +84,13 @@ def test_images_of_the_naturally_trained_graph_are_shown(tmp_path: Path) -> None
     for cell in kind_of(experiment).cells(experiment, "full"):
         for part in ("large", "small"):
             (experiment.folder / "arrays" / f"{cell.folder}-{part}.png").write_bytes(cell.title.encode())
-    made = attacked_images(Shown(experiment, "full"), tmp_path / "reproduce-adversarial")
+    made = attacked_images([Shown(experiment, "full")], tmp_path / "reproduce-adversarial")
     names = [
         f"reproduce-adversarial-{d}-images-{p}.png"
         for d in ("mnist", "fashionmnist", "cifar10")
         for p in ("large", "small")
     ]
-    assert [path.name for path in made] == names
-    assert made[0].read_bytes() == b"mnist, GLL, natural, seed 0"
+    assert [picture.path.name for picture in made] == names
+    made[0].draw(made[0].path)
+    assert made[0].path.read_bytes() == b"mnist, GLL, natural, seed 0"
+    assert made[0].caption.startswith("figure 10: images that fooled a naturally trained GLL: ")

@@ -133,6 +133,7 @@ def test_cells_are_asked_for_by_their_parts(words: list[str], titles: list[str])
             "resnet18, 3% ('3%' is on no axis); there are network: resnet20, resnet18; ",
         ),
         ("moons", "small", "tau=0.1,τ = 0.5", "are on one axis; write --only 'τ = 0.1 | τ = 0.5' for either"),
+        ("cifar10", "small", "resnet18 2%", "('resnet18 2%' is on no axis); separate parts by commas; there are "),
         ("moons", "small", "seed 7", "('seed 7' is on no axis); there are head: τ = 0, τ = 0.001, "),
         ("moons", "smoke", "0.1", "there are head: τ = 0.01, softmax; seed 1"),
     ],

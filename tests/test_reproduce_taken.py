@@ -112,8 +112,8 @@ def test_a_cell_that_another_experiment_has_is_not_run(
     assert "taken_from" not in records(other)["one, seed 1"]
     assert files(counts.folder) == before
     assert sorted(records(other)) == ["one, seed 0", "one, seed 1"]
-    assert "; 1 cell of these taken from `counts`" in tables.provenance(tables.Shown(other, "small"))
-    assert "taken from" not in tables.provenance(tables.Shown(counts, "small"))
+    assert "; 1 cell of these run as part of `counts`" in tables.provenance(tables.Shown(other, "small"))
+    assert "as part of" not in tables.provenance(tables.Shown(counts, "small"))
 
 
 def test_of_several_in_one_command_each_cell_is_run_once(

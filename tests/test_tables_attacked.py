@@ -387,10 +387,10 @@ def test_a_head_without_a_graph_has_one_worst_case(module: ModuleType, tmp_path:
     lines = table(module.known(tmp_path).worst).splitlines()
     places = [name.strip() for name in lines[0].split("|")]
     rows = [dict(zip(places, line.split("|"), strict=True)) for line in lines[2:] if line.startswith("| mnist")]
-    joint = {row["head"].strip(): row["worst case at 2x"].strip() for row in rows}
+    joint = {row["head"].strip(): row["worst case at 2ε"].strip() for row in rows}
     assert joint["linear"] == joint["MLP"] == "–"
     assert joint["GLL"].startswith("**")
-    assert all(row["worst case at 2x, alone"].strip().startswith("**") for row in rows)
+    assert all(row["worst case at 2ε, alone"].strip().startswith("**") for row in rows)
 
 
 def test_how_far_trainings_lie_apart(module: ModuleType, tmp_path: Path) -> None:

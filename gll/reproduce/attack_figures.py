@@ -15,6 +15,7 @@ from gll.files import complete_file
 
 Summaries = Mapping[str, Mapping[str, Any]]
 Points = list[tuple[float, float]]
+Panels = Mapping[str, Callable[[Mapping[str, Any]], Points]]
 WORST, CW, DISTANCE = "worst case", "CW", "CW: error against distance"
 HEADS = {"GLL": ("C0", "o"), "linear": ("C1", "s"), "MLP": ("C2", "^"), "WNLL": ("C4", "v")}
 """A colour and a mark for each head, the same in all pictures."""
@@ -32,13 +33,33 @@ def draw_errors(summaries: Summaries, path: Path, title: str = "", worst: bool =
         title: above all panels.
         worst: whether the evaluations were made for a worst case, so that it means something.
     """
-    panels = {name: by_radius(name) for name in ("FGSM", "IFGSM", *([WORST] if worst else []))} | {CW: by_c}
-    return _draw(panels, summaries, path, title)
+    return _draw(_panels(worst), summaries, path, title)
 
 
 def draw_distances(summaries: Summaries, path: Path, title: str = "") -> bool:
     """CW: the error against how far the images were moved. Returns whether there was anything to draw."""
     return _draw({DISTANCE: by_distance}, summaries, path, title)
+
+
+def has_errors(summaries: Summaries, worst: bool = True) -> bool:
+    """Whether `draw_errors` has anything to draw."""
+    return bool(_lines(_panels(worst), summaries))
+
+
+def has_distances(summaries: Summaries) -> bool:
+    """Whether `draw_distances` has anything to draw."""
+    return bool(_lines({DISTANCE: by_distance}, summaries))
+
+
+def _panels(worst: bool) -> Panels:
+    """Those of errors."""
+    return {name: by_radius(name) for name in ("FGSM", "IFGSM", *([WORST] if worst else []))} | {CW: by_c}
+
+
+def _lines(panels: Panels, summaries: Summaries) -> dict[str, dict[str, Points]]:
+    """Of every panel that has some, by the model."""
+    lines = {name: {model: points(summary) for model, summary in summaries.items()} for name, points in panels.items()}
+    return {name: found for name, found in lines.items() if any(found.values())}
 
 
 def by_radius(column: str) -> Callable[[Mapping[str, Any]], Points]:
@@ -73,15 +94,12 @@ def graph_in_words(column: str, summaries: Sequence[Mapping[str, Any]]) -> str:
     return found.pop() if len(found := found - {""}) == 1 else ""
 
 
-def _draw(
-    panels: Mapping[str, Callable[[Mapping[str, Any]], Points]], summaries: Summaries, path: Path, title: str
-) -> bool:
+def _draw(panels: Panels, summaries: Summaries, path: Path, title: str) -> bool:
     """At most two panels beside each other, with one legend above them."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    lines = {name: {model: points(summary) for model, summary in summaries.items()} for name, points in panels.items()}
-    lines = {name: found for name, found in lines.items() if any(found.values())}
+    lines = _lines(panels, summaries)
     if not lines:
         return False
     looks = looks_of(list(summaries))

@@ -31,7 +31,9 @@ def why_none(experiment: Experiment, scale: str, words: Sequence[str]) -> str:
     if both:
         return f"{said}: {' and '.join(both)} are on one axis; write --only {' | '.join(both)!r} for either"
     named = f" ({', '.join(map(repr, unknown))} is on no axis)" if unknown else ""
-    return f"{said}{named}; there are {values(at[scale])}"
+    known = [one for word in unknown for one in word.split() if any(has(cell.parts, one) for cell in at[scale])]
+    apart = "; separate parts by commas" if known else ""
+    return f"{said}{named}{apart}; there are {values(at[scale])}"
 
 
 def values(cells: Iterable[Cell]) -> str:

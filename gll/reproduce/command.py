@@ -92,7 +92,7 @@ def find_experiments(given: Path | None) -> Path:
 
 
 def write_pages(experiments: Mapping[str, Experiment], check: bool, console: Console) -> int:
-    """Write the pages again, or say which are out of date. Returns the exit code."""
+    """Write the pages again, or say which are out of date, and which pictures. Returns the exit code."""
     stale = {path: text for path, text in pages(experiments).items() if not _holds(path, text)}
     for path, text in stale.items():
         if check:
@@ -100,7 +100,28 @@ def write_pages(experiments: Mapping[str, Experiment], check: bool, console: Con
         else:
             path.write_text(text, encoding="utf-8")
             console.print(Text(f"wrote {path}"), soft_wrap=True)
-    return 1 if check and stale else 0
+    if not check:
+        return 0
+    old = stale_pictures(experiments)
+    for said in old:
+        error_console().print(said_by("reproduce", said))
+    if not (stale or old):
+        console.print(Text("all pages and pictures are up to date"))
+    return 1 if stale or old else 0
+
+
+def stale_pictures(experiments: Mapping[str, Experiment]) -> list[str]:
+    """What is wrong with the pictures, in words; nothing where there is no folder of pictures."""
+    from gll.reproduce.drawn import stale
+    from gll.reproduce.figures import pictures
+
+    folder = pictures_of(next(iter(experiments.values())).folder.parent)
+    return stale(pictures(experiments, folder), folder) if folder.is_dir() else []
+
+
+def pictures_of(experiments: Path) -> Path:
+    """The folder of pictures, beside that of experiments."""
+    return experiments.resolve().parent / "docs" / "figures"
 
 
 def _holds(path: Path, text: str) -> bool:
@@ -135,7 +156,7 @@ def run_reproduce(request: Request, console: Console) -> int:
     if request.figures:
         from gll.reproduce.figures import draw_all
 
-        for path in draw_all(experiments, request.experiments.resolve().parent / "docs" / "figures"):
+        for path in draw_all(experiments, pictures_of(request.experiments)):
             console.print(Text(f"drew {path}"), soft_wrap=True)
     if pages_too:
         code = code or write_pages(experiments, request.check, console)
@@ -282,9 +303,13 @@ def works_of(experiments: Mapping[str, Experiment], request: Request, console: C
         if not request.resume:
             work.forget()
         missing = work.look()
-        if missing and len(work.unready) < len(work.todo()) and PARENT not in os.environ:
+        if PARENT in os.environ:  # the process that started this one has told
+            continue
+        if missing and len(work.unready) < len(work.todo()):
             for problem in missing:  # the others may take hours
                 errors.print(said_by("reproduce", f"left out: {problem}", "yellow"))
+        if slow := work.slow():
+            errors.print(said_by("reproduce", slow, "yellow"))
     return works
 
 

@@ -1,7 +1,8 @@
 """The paper's figures, drawn from records: the grid of two moons, the curves of FashionMNIST, attacks.
 
 An experiment whose config says `figure = NAME` in [table] has one. Pictures go to docs/figures/reproduce-NAME*.png, and
-are shown where the tables are.
+are shown where the tables are. Each is of one scale: that with the most models, and of several the largest, so that the
+first cell of a larger one does not take the others' place.
 """
 
 from __future__ import annotations
@@ -9,41 +10,85 @@ from __future__ import annotations
 import shutil
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from gll.files import complete_file
 from gll.names import require_name
-from gll.reproduce.experiment import Experiment
+from gll.reproduce.drawn import Picture, checksum, write_drawn
+from gll.reproduce.experiment import Experiment, name_of
 from gll.reproduce.kinds import kind_of
 from gll.reproduce.tables import Shown, states_of
 
 Style = Literal["-", "--", ":"]
 COLOURS = 64  # of a picture on a page; more make it larger and no clearer
 STYLES: tuple[Style, ...] = ("-", "--", ":")
+NUMBERS = {
+    "moons-initial": 3,
+    "moons": 4,
+    "fashion-toy": 5,
+    "adversarial-mnist-curves": 6,
+    "adversarial-fashionmnist-curves": 7,
+    "adversarial-cifar10-curves": 8,
+    "head-at-test": 11,
+    "more-c-mnist": 12,
+    "more-c-cifar10": 12,
+}
+"""The paper's figures, by ours."""
 
 
 def draw_all(experiments: Mapping[str, Experiment], folder: Path) -> list[Path]:
-    """Draw every figure there are records for, each of the largest scale that has some. Returns the pictures."""
-    made: dict[Path, None] = {}
+    """Draw every figure there are records for, and note what from. Returns the pictures."""
+    planned = pictures(experiments, folder)
+    for picture in planned:
+        picture.draw(picture.path)
+        _smaller(picture.path)
+    if planned:
+        write_drawn(planned, folder)
+    return [picture.path for picture in planned]
+
+
+def pictures(experiments: Mapping[str, Experiment], folder: Path) -> list[Picture]:
+    """Every picture there are records for; none is drawn yet."""
+    found: list[Picture] = []
     for experiment in experiments.values():
         name = experiment.text["table"].get("figure")
         run = [shown for shown in states_of(experiment).values() if shown.found] if name else []
-        for shown in run:  # a larger scale draws over what a smaller one has drawn of the same data
+        if run:
             require_name(f"figure of {experiment.name}", str(name), FIGURES)
-            made |= dict.fromkeys(FIGURES[str(name)](shown, folder / f"reproduce-{experiment.name}"))
-    for path in made:
-        _smaller(path)
-    return list(made)
+            found += FIGURES[str(name)](run, folder / f"reproduce-{experiment.name}")
+    return found
 
 
-def moons(shown: Shown, path: Path) -> list[Path]:
+def most(run: Sequence[Shown], data: str | None = None) -> Shown:
+    """The scale that has the most models, of this data set if one is named; of several the largest.
+
+    Args:
+        run: the scales that were run, the smallest first.
+        data: a name on the first axis.
+    """
+
+    def models(shown: Shown) -> int:
+        return len({name_of(place) for place, _ in shown.found if data in (None, next(iter(place.values())))})
+
+    return max(reversed(run), key=models)
+
+
+def _picture(path: Path, caption: str, data: Any, draw: Callable[[Path], object]) -> Picture:
+    """One with the number of the paper's figure, where it is one of these."""
+    stem = path.stem.removeprefix("reproduce-")
+    number = 10 if "-images-" in stem else 9 if stem.endswith("-distances") else NUMBERS.get(stem)
+    return Picture(path, caption if number is None else f"figure {number}: {caption}", checksum(data), draw)
+
+
+def moons(run: Sequence[Shown], path: Path) -> list[Picture]:
     """The initial embedding, and the grid: a row a head, a column an epoch. Only of what is finished."""
     import numpy as np
 
     from gll.moons import Study, draw
 
-    studies = []
+    shown, studies, files = most(run), [], []
     for cell in kind_of(shown.experiment).cells(shown.experiment, shown.scale):
         file = shown.experiment.folder / "arrays" / f"{cell.folder}.npz"
         if file.is_file():
@@ -52,18 +97,31 @@ def moons(shown: Shown, path: Path) -> list[Path]:
             with np.load(file, allow_pickle=False) as arrays:
                 study.snapshots = {int(name.split()[1]): arrays[name] for name in arrays}
             studies.append(study)
+            files.append(file.read_bytes())
     if not studies:
         return []
-    pictures = [path.with_name(f"{path.name}-initial.png"), path.with_name(f"{path.name}.png")]
     first = Study(studies[0].tau, 0)
     first.name, first.snapshots = "all heads", {0: studies[0].snapshots[0]}
-    draw([first], pictures[0])
-    draw(studies, pictures[1])
-    return pictures
+    start = "two moons: the embedding that all heads start from; the stars are the base"
+    grid = "two moons: embeddings by head, a row each, and epoch, a column each; the stars are the base"
+    data = b"".join(files)
+    return [
+        _picture(path.with_name(f"{path.name}-initial.png"), start, data, lambda file: draw([first], file)),
+        _picture(path.with_name(f"{path.name}.png"), grid, data, lambda file: draw(studies, file)),
+    ]
 
 
-def curves(shown: Shown, path: Path) -> list[Path]:
+def curves(run: Sequence[Shown], path: Path) -> list[Picture]:
     """Training loss, and test error of every head that was tested, against the epoch: means over seeds."""
+    shown = most(run)
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for place, record in shown.found:
+        groups.setdefault(name_of(place), []).append(record["more"]["curves"])
+    title = f"{shown.experiment.text['title']}: training loss and test error by epoch, {shown.scale}, means over seeds"
+    return [_picture(path.with_suffix(".png"), title, groups, partial(_draw_curves, groups))]
+
+
+def _draw_curves(groups: Mapping[str, Sequence[Mapping[str, Any]]], picture: Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
@@ -72,10 +130,7 @@ def curves(shown: Shown, path: Path) -> list[Path]:
     figure = Figure(figsize=(11, 4), layout="constrained")
     FigureCanvasAgg(figure)
     loss, error = figure.subplots(1, 2)
-    groups: dict[str, list[Mapping[str, Any]]] = {}
     styles: dict[str, Style] = {}  # of lines, by the head that was tested
-    for place, record in shown.found:
-        groups.setdefault(", ".join(place.values()), []).append(record["more"]["curves"])
     for number, (name, members) in enumerate(groups.items()):
         colour = f"C{number % 10}"
         loss.plot(*_mean([one["train loss"] for one in members]), color=colour, label=name)
@@ -98,10 +153,8 @@ def curves(shown: Shown, path: Path) -> list[Path]:
     error.yaxis.set_major_locator(FixedLocator([5, 6, 7, 8, 9, 10, 12, 15, 20, 25, 30, 40, 50, 70, 100]))
     error.yaxis.set_major_formatter("{x:g}")
     error.yaxis.set_minor_locator(NullLocator())
-    picture = path.with_suffix(".png")
     with complete_file(picture) as part:
         figure.savefig(part, format="png", dpi=110)
-    return [picture]
 
 
 def _mean(members: Sequence[Sequence[Sequence[float | None]]]) -> tuple[list[float], list[float]]:
@@ -115,60 +168,116 @@ def _mean(members: Sequence[Sequence[Sequence[float | None]]]) -> tuple[list[flo
     return epochs, [statistics.fmean(table[epoch] for table in tables) for epoch in epochs]
 
 
-def attacks(shown: Shown, path: Path) -> list[Path]:
+def attacks(run: Sequence[Shown], path: Path) -> list[Picture]:
     """Of every data set: error against ε and c, and against the distance of CW. The first seed."""
-    from gll.reproduce.attack_figures import draw_distances, draw_errors
+    from gll.reproduce.attack_figures import draw_distances, draw_errors, has_distances, has_errors
 
-    groups: dict[str, dict[str, Mapping[str, Any]]] = {}
-    for place, record in shown.found:
-        data, *model = place.values()
-        groups.setdefault(data, {}).setdefault(", ".join(model), record["more"]["summary"])
     made = []
-    for data, summaries in groups.items():
-        for draw, what in ((draw_errors, "curves"), (draw_distances, "distances")):
-            picture = path.with_name(f"{path.name}-{data}-{what}.png")
-            if draw(summaries, picture, f"{data}, {shown.scale}"):
-                made.append(picture)
-    return made + attacked_images(shown, path)
+    for data in _data_sets(run):
+        shown = most(run, data)
+        summaries, where = first_seed(shown, data, lambda more: more["summary"])
+        errors = f"errors under attack against ε and c, {where}"
+        far = f"error under CW against how far it moves the images, {where}"
+        if has_errors(summaries):
+            made.append(_of(draw_errors, path, f"{data}-curves", errors, summaries, where))
+        if has_distances(summaries):
+            made.append(_of(draw_distances, path, f"{data}-distances", far, summaries, where))
+    return made + attacked_images(run, path)
 
 
-def attacked_images(shown: Shown, path: Path) -> list[Path]:
-    """The images that a naturally trained GLL was fooled by, of every data set, as in the paper. The first seed."""
-    made: dict[str, list[Path]] = {}
-    for cell in kind_of(shown.experiment).cells(shown.experiment, shown.scale):
-        data, *model = (value for _, value in cell.point.place)
-        kept = sorted((shown.experiment.folder / "arrays").glob(f"{cell.folder}-*.png"))
-        if model == ["GLL", "natural"] and kept and data not in made:
-            parts = {file.stem.removeprefix(f"{cell.folder}-"): file for file in kept}
-            made[data] = [path.with_name(f"{path.name}-{data}-images-{part}.png") for part in parts]
-            for file, picture in zip(kept, made[data], strict=True):
-                with complete_file(picture) as written:
-                    shutil.copyfile(file, written)
-    return [picture for pictures in made.values() for picture in pictures]
+def _of(
+    draw: Callable[..., object],
+    path: Path,
+    name: str,
+    caption: str,
+    summaries: Mapping[str, Any],
+    where: str,
+    **how: Any,
+) -> Picture:
+    """One of `attack_figures`; what it is of stands above its panels."""
+    picture = path.with_name(f"{path.name}-{name}.png" if name else f"{path.name}.png")
+    return _picture(picture, caption, [summaries, where], lambda file: draw(summaries, file, where, **how))
 
 
-def head_at_test(shown: Shown, path: Path) -> list[Path]:
-    """Error against ε of one network: by its softmax, and by a graph that is attacked by either gradient."""
-    from gll.reproduce.attack_figures import draw_errors
-
-    picture = path.with_suffix(".png")
-    summaries = shown.found[0][1]["more"]["summaries"]
-    return [picture] if draw_errors(summaries, picture, worst=False) else []
-
-
-def more_c(shown: Shown, path: Path) -> list[Path]:
-    """Error against the distance of CW, a point for each c; the first seed."""
-    from gll.reproduce.attack_figures import draw_distances
-
-    groups: dict[str, dict[str, Mapping[str, Any]]] = {}
+def first_seed(shown: Shown, data: str, of: Callable[[Mapping[str, Any]], Any]) -> tuple[dict[str, Any], str]:
+    """Of every model on a data set what the first seed that it has found; and in words what it is of."""
+    found: dict[str, Any] = {}
+    seeds: dict[str, int] = {}
     for place, record in shown.found:
-        data, *model = place.values()
-        groups.setdefault(data, {}).setdefault(", ".join(model), record["more"]["summaries"]["attack"])
-    made = {path.with_name(f"{path.name}-{data}.png"): summaries for data, summaries in groups.items()}
-    return [picture for picture, summaries in made.items() if draw_distances(summaries, picture)]
+        named, *model = place.values()
+        if named == data and ", ".join(model) not in found:
+            found[", ".join(model)] = of(record["more"])
+            seeds[", ".join(model)] = record["seed"]
+    return found, f"{data}, {shown.scale}, {seeds_told(seeds)}"
 
 
-FIGURES: dict[str, Callable[[Shown, Path], list[Path]]] = {
+def seeds_told(seeds: Mapping[str, int]) -> str:
+    """Of models: one where it is one for all.
+
+    >>> seeds_told({"GLL": 0, "linear": 0}), seeds_told({"GLL": 0, "linear": 2})
+    ('seed 0', 'seed 0 (GLL), 2 (linear)')
+    """
+    if len(set(seeds.values())) == 1:
+        return f"seed {next(iter(seeds.values()))}"
+    return "seed " + ", ".join(f"{seed} ({model})" for model, seed in seeds.items())
+
+
+def _data_sets(run: Sequence[Shown]) -> list[str]:
+    """Names on the first axis."""
+    return list(dict.fromkeys(next(iter(place.values())) for shown in run for place, _ in shown.found))
+
+
+def attacked_images(run: Sequence[Shown], path: Path) -> list[Picture]:
+    """The images that a naturally trained GLL was fooled by, of every data set, as in the paper: of the largest scale
+    that has some, and the first seed."""
+    made: dict[str, list[Picture]] = {}
+    for shown in reversed(run):
+        for cell in kind_of(shown.experiment).cells(shown.experiment, shown.scale):
+            data, *model = (value for _, value in cell.point.place)
+            kept = sorted((shown.experiment.folder / "arrays").glob(f"{cell.folder}-*.png"))
+            if model == ["GLL", "natural"] and kept and data not in made:
+                made[data] = []
+                for file in kept:
+                    part = file.stem.removeprefix(f"{cell.folder}-")
+                    where = f"in its {part} graph, {data}, {shown.scale}, seed {cell.point.seed}"
+                    caption = f"images that fooled a naturally trained GLL: before, the change, and after; {where}"
+                    picture = path.with_name(f"{path.name}-{data}-images-{part}.png")
+                    made[data].append(_picture(picture, caption, file.read_bytes(), partial(_copy, file)))
+    return [picture for some in made.values() for picture in some]
+
+
+def _copy(file: Path, picture: Path) -> None:
+    with complete_file(picture) as written:
+        shutil.copyfile(file, written)
+
+
+def head_at_test(run: Sequence[Shown], path: Path) -> list[Picture]:
+    """Error against ε of one network: by its softmax, and by a graph that is attacked by either gradient. The first
+    seed."""
+    from gll.reproduce.attack_figures import draw_errors, has_errors
+
+    shown = most(run)
+    place, record = shown.found[0]
+    summaries = record["more"]["summaries"]
+    where = f"{name_of(place)}, {shown.scale}, seed {record['seed']}"
+    caption = f"a softmax, and a graph in its place at test time, under attack by either gradient, {where}"
+    return [_of(draw_errors, path, "", caption, summaries, where, worst=False)] if has_errors(summaries, False) else []
+
+
+def more_c(run: Sequence[Shown], path: Path) -> list[Picture]:
+    """Error against the distance of CW, a point for each c; the first seed."""
+    from gll.reproduce.attack_figures import draw_distances, has_distances
+
+    made = []
+    for data in _data_sets(run):
+        summaries, where = first_seed(most(run, data), data, lambda more: more["summaries"]["attack"])
+        caption = f"error under CW with more values of c against how far it moves the images, {where}"
+        if has_distances(summaries):
+            made.append(_of(draw_distances, path, data, caption, summaries, where))
+    return made
+
+
+FIGURES: dict[str, Callable[[Sequence[Shown], Path], list[Picture]]] = {
     "moons": moons,
     "curves": curves,
     "attacks": attacks,

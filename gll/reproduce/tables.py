@@ -14,21 +14,29 @@ from pathlib import Path
 from typing import Any, final
 
 from gll.names import require_name
+from gll.reproduce.drawn import read_drawn
 from gll.reproduce.experiment import Experiment, name_of
 from gll.reproduce.gaps import not_asked, not_run
 from gll.reproduce.kinds import kind_of
 from gll.reproduce.records import Record, read_records
+from gll.reproduce.verdicts import noise
 from gll.words import counted
 
 NONE = "–"
+ATTACKS = {"natural": "fgsm", "FGSM": "fgsm", "IFGSM": "ifgsm", "CW": "cw-paper"}
+"""By which attack a figure of the paper's table is known; *natural* is of the samples of FGSM."""
+RADII = {" at 1x": " at ε", " at 2x": " at 2ε"}
+"""Of stored figures, and how a reader would call them."""
 LINEAR_NAME = "linear"
 WITHOUT_GRAPH = (LINEAR_NAME, "MLP")
 ALONE = ", alone"
+ALONE_SAID = "*alone*: every attacked sample in a graph of its own; else all of them in one"
 AUTO_NAME = "AutoAttack"
 AUTO = (
     "*AutoAttack*: the standard one, by the model's own gradient, made for every sample apart; on a graph with every "
     "class in sight it counts in the worst case alone"
 )
+DIRTY = "*-dirty*: made with changes that were not committed then"
 LINEAR = "*linear*: one linear layer and a softmax, which the paper calls MLP where it attacks"
 
 
@@ -81,12 +89,32 @@ class Shown:
         found = (r["values"].get(figure) for at, r in self.found if at == place)
         return [float(value) for value in found if value is not None]
 
+    def samples(self, place: Mapping[str, str], figure: str) -> int | None:
+        """How many samples were attacked for a figure of the paper's table; None where no record says so."""
+        found = [attacked(r["more"].get("summary", {}), figure) for at, r in self.found if at == place]
+        return min((number for number in found if number is not None), default=None)
+
+
+def attacked(summary: Mapping[str, Any], figure: str) -> int | None:
+    """How many samples of an evaluation (`gll attack`) a figure of the paper's table is of.
+
+    >>> groups = [{"samples": n, "attacks": [{"attack": name}]} for n, name in ((10_000, "fgsm"), (1000, "cw-paper"))]
+    >>> attacked({"groups": groups}, "natural"), attacked({"groups": groups}, "CW"), attacked({}, "CW")
+    (10000, 1000, None)
+    """
+    from gll.attacks.graphs import as_in_the_paper
+
+    groups = as_in_the_paper(summary) if "groups" in summary else []
+    by = ATTACKS.get(figure)
+    return next((int(g["samples"]) for g in groups if any(one["attack"] == by for one in g["attacks"])), None)
+
 
 def verdicts(shown: Shown) -> dict[str, int]:
     """How many means are lower than the paper's, agree with it, or are higher.
 
-    They agree within the larger of its deviation and the tolerance of expected.json. That an error is lower is not said
-    to be better: under a weak attack it is a mark of the attack. None are counted where config.toml has no `better`.
+    They agree within the largest of its deviation, the tolerance of expected.json and, where it is known how many
+    samples were attacked, two standard errors of two shares of so many. That an error is lower is not said to be
+    better: under a weak attack it is a mark of the attack. None are counted where config.toml has no `better`.
     """
     experiment = shown.experiment
     counts = dict.fromkeys(("lower", "agree", "higher"), 0) if shown.judged else {}
@@ -94,8 +122,9 @@ def verdicts(shown: Shown) -> dict[str, int]:
         for figure in experiment.text["table"]["figures"] if counts else ():
             paper, ours = experiment.paper(name_of(place), figure), shown.values(place, figure)
             if paper is not None and ours:
-                away = statistics.fmean(ours) - paper[0]
-                room = max(tolerance(experiment), paper[1] or 0.0)
+                away, samples = statistics.fmean(ours) - paper[0], shown.samples(place, figure)
+                chance = 0.0 if samples is None else noise(statistics.fmean(ours), paper[0], samples)
+                room = max(tolerance(experiment), paper[1] or 0.0, chance)
                 counts["agree" if abs(away) <= room else "lower" if away < 0 else "higher"] += 1
     return counts
 
@@ -120,7 +149,7 @@ def table(shown: Shown) -> str:
     ran = [place for place, _ in shown.found]
     rows = dict.fromkeys(tuple(place[axis] for axis in how["rows"]) for place in shown.places if place in ran)
     columns = dict.fromkeys((*(p[axis] for axis in beside), figure) for p in shown.places for figure in figures)
-    heads = [", ".join(part for part in column if part != "error" or len(column) == 1) for column in columns]
+    heads = [_called(", ".join(part for part in c if part != "error" or len(c) == 1)) for c in columns]
     numbers = "---:|" * (len(columns) + 1)
     lines = [f"| {' | '.join([*how['rows'], *heads, 'seeds'])} |", "|" + "---|" * len(how["rows"]) + numbers]
     for row in rows:
@@ -135,6 +164,17 @@ def table(shown: Shown) -> str:
         lines.append(f"| {' | '.join([*row, *cells, _range(counts)])} |")
     gaps = [not_run(shown.places, ran), not_asked(experiment, shown.places)]
     return "\n".join([*lines, "", *(line for gap in gaps if gap for line in (gap, "")), provenance(shown)])
+
+
+def _called(figure: str) -> str:
+    """A figure as a reader would call it.
+
+    >>> _called("worst case at 2x, alone"), _called("natural")
+    ('worst case at 2ε, alone', 'natural')
+    """
+    for stored, said in RADII.items():
+        figure = figure.replace(stored, said)
+    return figure
 
 
 def by_class(shown: Shown) -> str:
@@ -182,20 +222,25 @@ def provenance(shown: Shown) -> str:
         parts.append(f"epochs {_span(r['epochs'] for r in results)}")
         warm = [r["warmup"]["epoch"] for r in results if r["warmup"]]
         parts += [f"after {_span(warm)} of warm-up"] if warm else []
-    parts.append("commits " + ", ".join(sorted({c for r in records for c in r["commit"].split(", ")})))
+    commits = sorted({c for r in records for c in r["commit"].split(", ")})
+    dirty = f" ({DIRTY})" if any(commit.endswith("-dirty") for commit in commits) else ""
+    parts.append(f"commits {', '.join(commits)}{dirty}")
     parts.append(", ".join(sorted({r["device"] for r in records})))
     parts.append("torch " + ", ".join(sorted({r["versions"]["torch"] for r in records})))
     warm_ups = sum(r["wall_s"] for r in shown.warm_ups)
     beside = f", and {warm_ups:,.0f} s of warm-ups" if warm_ups else ""
     parts.append(f"{sum(r['wall_s'] for r in records):,.0f} s in all{beside}")
     taken = Counter(r["taken_from"] for r in records if "taken_from" in r)
-    parts += [f"{counted(number, 'cell')} of these taken from `{name}`" for name, number in sorted(taken.items())]
+    parts += [f"{counted(n, 'cell')} of these run as part of `{name}`" for name, n in sorted(taken.items())]
     if found := told_verdicts(shown):
         room = tolerance(experiment)
         within = f"within its deviation or {room:g}" if room else "within its deviation, if it gives one"
+        few = [shown.samples(place, figure) for place, _ in shown.found for figure in ATTACKS]
+        within += ", or two standard errors of as many samples" if any(few) else ""
         parts.append(f"means beside {theirs}, {within}: {found}")
     if any(figure.endswith(ALONE) for figure in experiment.text["table"]["figures"]):
         names = ", ".join(WITHOUT_GRAPH)
+        parts.append(ALONE_SAID)
         parts.append(f"{names}: no graph, so one model and one worst case, in the columns *alone*, AutoAttack among it")
     if any(figure.startswith(AUTO_NAME) for figure in experiment.text["table"]["figures"]):
         parts.append(AUTO)
@@ -240,9 +285,10 @@ def pages(experiments: Mapping[str, Experiment]) -> dict[Path, str]:
     root = next(iter(experiments.values())).folder.resolve().parent
     docs = root.parent / "docs"
     drawn = {name: sorted((docs / "figures").glob(f"reproduce-{name}*.png")) for name in experiments}
+    captions = {name: told["caption"] for name, told in read_drawn(docs / "figures").items()}
 
     def shown(prefix: str) -> dict[str, str]:
-        return {name: text + _pictures(drawn[name], prefix) for name, text in sections.items()}
+        return {name: text + _pictures(drawn[name], captions, prefix) for name, text in sections.items()}
 
     found = {root / "README.md": _readme(experiments, whole, shown("../docs/figures"))}
     findings = Findings(experiments, states, root.parent / "benchmarks" / "results", root.parent / "configs")
@@ -252,9 +298,10 @@ def pages(experiments: Mapping[str, Experiment]) -> dict[Path, str]:
     return found
 
 
-def _pictures(paths: Sequence[Path], prefix: str) -> str:
-    """Links to pictures."""
-    return "".join(f"\n\n![{path.stem.removeprefix('reproduce-')}]({prefix}/{path.name})" for path in paths)
+def _pictures(paths: Sequence[Path], captions: Mapping[str, str], prefix: str) -> str:
+    """Pictures, with what is seen below each, and for those who do not see it."""
+    said = {path.name: captions.get(path.name, path.stem.removeprefix("reproduce-")) for path in paths}
+    return "".join(f"\n\n![{text}]({prefix}/{name})\n\n<small>{text}</small>" for name, text in said.items())
 
 
 def _overview(experiments: Mapping[str, Experiment], states: Mapping[str, Mapping[str, Shown]]) -> str:
@@ -267,12 +314,15 @@ def _overview(experiments: Mapping[str, Experiment], states: Mapping[str, Mappin
 
 
 def how_far(states: Mapping[str, Mapping[str, Shown]]) -> str:
-    """How many experiments are done, in part or not run, and which. Done is what is done at its largest scale."""
-    groups: dict[str, list[str]] = {"done": [], "run in part": [], "not run": []}
+    """How many experiments are done, in part or not run, and which. Done is what is done at its largest scale; what is
+    done at a smaller one, and not begun at that, is named apart: the paper's setting may be out of reach."""
+    groups: dict[str, list[str]] = {"done": [], "done at small": [], "run in part": [], "not run": []}
     for name, scales in states.items():
         ran = [shown for shown in scales.values() if shown.found]
         if list(scales.values())[-1].status == "done":
             groups["done"].append(f"`{name}`")
+        elif [shown.scale for shown in ran] == ["small"] and ran[0].status == "done":
+            groups["done at small"].append(f"`{name}`")
         elif ran:
             words = ", ".join(f"{shown.scale}: {shown.status}" for shown in ran)
             groups["run in part"].append(f"`{name}` ({words})")
@@ -287,7 +337,8 @@ def _readme(experiments: Mapping[str, Experiment], whole: str, sections: Mapping
     about = (
         "One folder each: `config.toml` (its command and what to expect), `expected.json` (the paper's values), "
         "`results.json` (ours). How it works: [docs/reproduce.md](../docs/reproduce.md). In the tables: ours in bold, "
-        "mean ± standard deviation over seeds; in brackets the paper's."
+        "mean ± standard deviation over seeds; in brackets the paper's. A *place* is a name on each axis of a table; "
+        "with a seed it is a *cell*, which is run once."
     )
     parts = ["<!-- Written by `gll reproduce --tables`. -->", "# The paper's tables and figures", about, whole]
     for name, experiment in experiments.items():

@@ -19,14 +19,25 @@ from typing import TYPE_CHECKING, Any, final
 from gll.files import complete_file
 from gll.reproduce.experiment import Cell, Experiment, ExperimentError
 from gll.reproduce.kinds import AbstractKind, Outcome, Place, kind_of
-from gll.reproduce.records import Record, add_records, claimed, done_records, put_back, read_record, write_json
+from gll.reproduce.records import (
+    Record,
+    add_records,
+    claimed,
+    done_records,
+    put_back,
+    read_record,
+    read_records,
+    write_json,
+)
 from gll.reproduce.state import NEED_FAILED, error_of, grouped, holder, note_begin, stopped
+from gll.reproduce.tables import digits_of
 from gll.reproduce.taken import take_over
 from gll.words import counted
 
 if TYPE_CHECKING:
     from gll.train.progress import Reporter
 
+LONG = 60.0  # seconds on a GPU from which on a CPU is no place for a cell
 LOOK_SECONDS = 2.0  # between two looks at whether another process is done with what is needed
 WRITTEN = (
     *("experiments/*/results.json", "experiments/*/arrays/*", "experiments/README.md"),
@@ -124,6 +135,26 @@ class Work:
         self.unready.update(self.kind.look(self.experiment, self.todo()))
         return self.problems()
 
+    def slow(self) -> str:
+        """A warning where cells that are long on a GPU are to be run on a CPU; else empty.
+
+        How long they are is known from those of this scale that were run on a GPU; where none was, *full* is long.
+        """
+        from gll.train.model import find_device
+        from gll.train.progress import clock
+
+        left = [cell for cell in self.todo() if cell.key not in self.unready]
+        if not left or self.scale == "smoke" or find_device(self.device, "--device").type != "cpu":
+            return ""
+        stored = read_records(self.experiment.folder / "results.json").values()
+        known = [r for r in stored if r["scale"] == self.scale and not r["role"]]
+        longest = max((r["wall_s"] for r in known if not r["device"].endswith("cpu")), default=0.0)
+        if longest < LONG and (known or self.scale != "full"):
+            return ""
+        cells = f"{counted(len(left), 'cell')} of {self.experiment.name} at {self.scale} on a CPU"
+        took = f"such a cell took up to {clock(longest)} on a GPU" if longest else "this is the paper's setting"
+        return f"{cells}: {took}, and takes longer here, often many times; Ctrl-C stops, and what is done is kept"
+
     def problems(self) -> list[str]:
         """What went wrong since this began, here or in another process; each reason once."""
         failed = self._failed()
@@ -207,7 +238,8 @@ class Work:
         write_json(folder / "record.json", record)
         if self.scale != "smoke":
             add_records(self.experiment.folder / "results.json", [record])
-        shown = ", ".join(f"{k} {v:,.4g}" for k, v in outcome.values.items() if v is not None)
+        digits = {figure: digits_of(self.experiment, figure) for figure in outcome.values}
+        shown = ", ".join(f"{k} {v:,.{digits[k]}f}" for k, v in outcome.values.items() if v is not None)
         self.reporter.say(f"{name}: {shown} ({clock(spent['wall_s'])})")
 
     def _record(self, cell: Cell, outcome: Outcome, where: dict[str, Any]) -> Record:

@@ -1,0 +1,178 @@
+"""Pictures: that they are of the records as they are now, of which scale and seed, and what is said below them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from gll.cli import app
+from gll.reproduce.command import stale_pictures
+from gll.reproduce.drawn import NAME, read_drawn, stale
+from gll.reproduce.experiment import Experiment, load_all, load_experiment, name_of
+from gll.reproduce.figures import first_seed, most, pictures
+from gll.reproduce.kinds import kind_of
+from gll.reproduce.records import add_records, read_records
+from gll.reproduce.tables import Shown, provenance, states_of, table
+from gll.reproduce.work import Work
+from gll.train.progress import Reporter
+
+REAL = Path(__file__).parent.parent / "experiments"
+
+
+def test_pictures_are_up_to_date() -> None:
+    assert stale_pictures(load_all(REAL)) == []
+
+
+def test_captions_say_what_is_seen() -> None:
+    drawn = {name: told["caption"] for name, told in read_drawn(REAL.parent / "docs" / "figures").items()}
+    images = drawn["reproduce-adversarial-mnist-images-large.png"]
+    assert images.startswith("figure 10: images that fooled a naturally trained GLL")
+    page = (REAL.parent / "docs" / "reproduce.md").read_text()
+    for name, caption in drawn.items():
+        assert f"![{caption}](figures/{name})\n\n<small>{caption}</small>" in page
+        assert "reproduce" not in caption
+    of_one_seed = [caption for name, caption in drawn.items() if "adversarial" in name or "more-c" in name]
+    assert all(", seed 0" in caption for caption in [*of_one_seed, drawn["reproduce-head-at-test.png"]])
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A copy of `more-c` with what was run of it, and a folder of pictures."""
+    root = tmp_path / "experiments"
+    shutil.copytree(REAL / "more-c", root / "more-c")
+    (tmp_path / "docs" / "figures").mkdir(parents=True)
+    return root
+
+
+def test_check_finds_pictures_that_are_out_of_date(project: Path) -> None:
+    where = ["--experiments", str(project)]
+    folder = project.parent / "docs" / "figures"
+    assert CliRunner().invoke(app, ["reproduce", "--tables", *where]).exit_code == 0
+    undrawn = CliRunner().invoke(app, ["reproduce", "--check", *where])
+    assert (undrawn.exit_code, "more-c-mnist.png is out of date" in said(undrawn)) == (1, True)
+    assert CliRunner().invoke(app, ["reproduce", "--figures", *where]).exit_code == 0
+    well = CliRunner().invoke(app, ["reproduce", "--check", *where])
+    assert (well.exit_code, said(well)) == (0, "all pages and pictures are up to date")
+
+    # A record that says something else, as one that was merged.
+    path = project / "more-c" / "results.json"
+    text = json.loads(path.read_text())
+    text["records"][0]["more"]["summaries"]["attack"]["groups"][0]["attacks"][0]["error"] += 0.01
+    path.write_text(json.dumps(text))
+    old = CliRunner().invoke(app, ["reproduce", "--check", *where])
+    assert (old.exit_code, "more-c-mnist.png is out of date: run gll reproduce --figures" in said(old)) == (1, True)
+    assert CliRunner().invoke(app, ["reproduce", "--figures", *where]).exit_code == 0
+    assert CliRunner().invoke(app, ["reproduce", "--check", *where]).exit_code == 0
+
+    planned = pictures(load_all(project), folder)
+    (folder / "reproduce-more-c-mnist.png").rename(folder / "reproduce-other.png")
+    assert [text.partition(" is ")[2][:11] for text in stale(planned, folder)] == ["out of date", "drawn no mo"]
+    (folder / "reproduce-other.png").rename(folder / "reproduce-more-c-mnist.png")
+    (folder / NAME).unlink()
+    assert len(stale(planned, folder)) == 1
+
+
+def said(found: Any) -> str:
+    return " ".join(found.output.split())
+
+
+def test_a_larger_scale_is_drawn_where_it_has_as_many_models() -> None:
+    """One cell of *full* does not take the place of four models at *small*."""
+    config = load_experiment(REAL / "adversarial")
+    small, full = Shown(config, "small"), Shown(config, "full")
+    place, record = next((p, r) for p, r in small.found if p["data"] == "fashionmnist")
+    assert most([small, full], "fashionmnist") is small
+    full.found.append((place, record))
+    assert most([small, full], "fashionmnist") is small
+    assert most([small, full], "mnist") is full
+    small.found[:] = [(p, r) for p, r in small.found if p == place]
+    assert most([small, full], "fashionmnist") is full, "of as many the larger"
+
+
+def test_the_title_names_the_seed() -> None:
+    shown = Shown(load_experiment(REAL / "adversarial"), "full")
+    summaries, where = first_seed(shown, "mnist", lambda more: more["summary"])
+    assert where == "mnist, full, seed 0"
+    assert list(summaries) == [name_of(p).removeprefix("mnist, ") for p in shown.places if p["data"] == "mnist"]
+    shown.found[:] = [
+        (p, {**r, "seed": 2} if p["head"] == "GLL" else r) for p, r in shown.found if p["training"] == "natural"
+    ]
+    assert first_seed(shown, "mnist", lambda more: more["summary"])[1].endswith(
+        "seed 2 (GLL, natural), 0 (WNLL, natural), 0 (linear, natural)"
+    )
+
+
+# Words of tables and of the terminal ----------------------------------------------------------------------------------
+
+
+def test_radii_are_told_as_multiples_of_epsilon() -> None:
+    shown = Shown(load_experiment(REAL / "worst-case"), "full")
+    text = table(shown)
+    assert "| worst case at ε, alone | worst case at 2ε, alone |" in text.splitlines()[0]
+    assert "at 1x" not in text
+    assert "*alone*: every attacked sample in a graph of its own" in text
+    assert "worst case at 1x, alone" in shown.found[0][1]["values"], "what is stored keeps its name"
+
+
+def test_a_commit_that_is_not_whole_is_explained() -> None:
+    shown = Shown(load_experiment(REAL / "worst-case"), "full")
+    told = "(*-dirty*: made with changes that were not committed then)"
+    assert told in provenance(shown)
+    shown.found[:] = [(place, {**record, "commit": "abc"}) for place, record in shown.found]
+    assert told not in provenance(shown)
+
+
+@pytest.fixture
+def counts(tmp_path: Path) -> Experiment:
+    folder = tmp_path / "experiments" / "parameters"
+    shutil.copytree(REAL / "parameters", folder, ignore=shutil.ignore_patterns("results.json"))
+    return load_experiment(folder)
+
+
+def test_figures_are_told_with_the_digits_of_the_table(counts: Experiment, tmp_path: Path) -> None:
+    told: list[str] = []
+    reporter = Reporter()
+    reporter.say = told.append  # type: ignore[method-assign]
+    Work(counts, "full", tmp_path / "work", "cpu", reporter, ("ResNet20",)).run()
+    assert "encoder 271,824, head 16,938, total 288,762 (" in told[-1]
+
+
+def test_long_cells_on_a_cpu_are_warned_of(counts: Experiment, tmp_path: Path) -> None:
+    def slow(experiment: Experiment, scale: str) -> str:
+        return Work(experiment, scale, tmp_path / "work", "cpu", Reporter()).slow()
+
+    assert slow(counts, "smoke") == ""
+    assert "this is the paper's setting" in slow(counts, "full"), "nothing is known of it"
+    cell = next(iter(kind_of(counts).cells(counts, "full")))
+    stored = next(iter(read_records(REAL / "parameters" / "results.json").values()))
+    record = {**stored, "key": cell.key, "wall_s": 1.0, "date": "1"}
+    add_records(counts.folder / "results.json", [record])
+    assert slow(counts, "full") == "", "seconds on a CPU"
+    add_records(counts.folder / "results.json", [{**record, "device": "A GPU", "wall_s": 700.0, "date": "2"}])
+    assert slow(counts, "full").startswith(
+        "10 cells of parameters at full on a CPU: such a cell took up to 11:40 on a GPU"
+    )
+
+
+def test_what_is_done_at_small_is_told_from_what_is_in_part() -> None:
+    from gll.reproduce.tables import how_far
+
+    config = load_experiment(REAL / "cifar10")
+    assert how_far({"cifar10": states_of(config)}) == "Of 1 experiments **1 done at small**: `cifar10`."
+
+
+def test_a_checkout_that_is_not_installed_knows_its_version() -> None:
+    import subprocess
+    import sys
+    import tomllib
+
+    project = tomllib.loads((REAL.parent / "pyproject.toml").read_text())["project"]
+    code = "import importlib.metadata as m\ndef none(name): raise m.PackageNotFoundError(name)\nm.version = none\n"
+    code += "import gll\nprint(gll.__version__)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=REAL.parent)
+    assert found.stdout.strip() == project["version"]
