@@ -21,6 +21,7 @@ from gll.reproduce.robust import (
     TOGETHER,
     contests,
     radii,
+    seeds_of,
     shown_mean,
 )
 from gll.reproduce.tables import Shown
@@ -68,6 +69,25 @@ def at_test_only() -> str:
     return "\n".join(lines)
 
 
+def by_rate() -> str:
+    """Worst cases after natural trainings of MNIST that differ in their rate, or in length and schedule, by head."""
+    folder = EXPERIMENTS / "rate"
+    if not folder.is_dir():
+        return NOT_RUN
+    experiment = load_experiment(folder)
+    shown = Shown(experiment, experiment.scales[-1])
+    heads, trainings = (list(experiment.text["axes"][axis]) for axis in ("head", "training"))
+    records = [record for _, record in shown.found]
+    if not records:
+        return NOT_RUN
+    lines = [f"| epochs, rate, schedule | {' | '.join(heads)} |", "|---|" + "---:|" * len(heads)]
+    for training in trainings:
+        cells = [shown_mean(shown.values({"head": head, "training": training}, AT[1])) for head in heads]
+        lines.append(f"| {training} | {' | '.join(cells)} |")
+    about = f"worst case in percent at ε = {radii(records)[0]:g} px, each sample alone; {seeds_of(records)}; –: not run"
+    return "\n".join([*lines, "", f"<small>{about}</small>"])
+
+
 def in_favour(known: Known) -> str:
     """Where the worst case of a GLL is below that of another head, by the rule; in words."""
     parts = []
@@ -90,7 +110,8 @@ def in_favour(known: Known) -> str:
                     numbers = ", ".join(f"{head} {shown_mean(group.values(head, WORST))}" for head in (OURS, *ahead))
                     where = f"{NAMES[data]}, after {how} ({group.epochs}), all samples in one graph at {group.eps}"
                     so_far_too = "so far " if any("so far" in group.judged(OURS, head) for head in ahead) else ""
-                    parts.append(f"{where}: {so_far_too}ahead of {_named(ahead)} ({numbers}; {group.seeds})")
+                    more = natural.more_trainings(known.worst, group)
+                    parts.append(f"{where}: {so_far_too}ahead of {_named(ahead)} ({numbers}; {group.seeds}{more})")
     return "\n".join(f"- {part}." for part in parts) or "Nothing that was measured."
 
 

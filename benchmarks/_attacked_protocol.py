@@ -13,7 +13,7 @@ from gll.attacks.signs import judged_again
 from gll.reproduce.protocol import NO_GRAPH, SINGLE, WORST, Group, graph_of, groups, strong
 from gll.reproduce.robust import NAMES, NATURAL, OURS, ROBUST, shown_mean, strongest
 from gll.reproduce.tables import tolerance
-from gll.reproduce.verdicts import LEVEL
+from gll.reproduce.verdicts import LEVEL, noise
 
 COLUMNS = ("natural", "FGSM", "IFGSM", "CW")
 OLDER = "older checks"
@@ -110,25 +110,37 @@ def times(found: list[Group]) -> str:
     return f"Seconds on the graph, beside other runs on the same GPU: {', '.join(words)}. "
 
 
+def beside(known: Known, group: Group, head: str, figure: str) -> str | None:
+    """Whether a mean agrees with the paper's, or is lower or higher; None where there is nothing to compare.
+
+    They agree within the tolerance of the experiment, or two standard errors of two shares of as many samples.
+    """
+    paper = known.experiment.paper(f"{group.data}, {head}, {group.training}", figure)
+    ours = group.values(head, figure)
+    if paper is None or not ours:
+        return None
+    parts = [part for record in group.records[head] for part in record["more"]["summary"]["groups"]]
+    samples = min(part["samples"] for part in parts if OF_COLUMN[figure] in {a["attack"] for a in part["attacks"]})
+    away = statistics.fmean(ours) - paper[0]
+    room = max(tolerance(known.experiment), noise(statistics.fmean(ours), paper[0], samples))
+    return "agree" if abs(away) <= room else "lower" if away < 0 else "higher"
+
+
 def beside_the_paper(known: Known, data: str) -> str:
     """A line for each head and training: which of its figures agree with the paper's."""
-    experiment = known.experiment
-    room = tolerance(experiment)
     lines = []
     for group in _groups(known, data):
         for head in group.records:
             words: dict[str, list[str]] = {}
             for figure in COLUMNS:
-                paper, ours = experiment.paper(f"{data}, {head}, {group.training}", figure), group.values(head, figure)
-                if paper is not None and ours:
-                    away = statistics.fmean(ours) - paper[0]
-                    word = "agree" if abs(away) <= room else "lower" if away < 0 else "higher"
+                if word := beside(known, group, head, figure):
                     words.setdefault(word, []).append(figure)
             if words:
                 told = "; ".join(f"{word}: {', '.join(names)}" for word, names in sorted(words.items()))
                 seeds = ", ".join(str(record["seed"]) for record in group.records[head])
                 lines.append(f"| {head} | {group.training}, {group.epochs} | {seeds} | {told} |")
-    about = f"| head | training | seeds | within {room:g} points of the paper's, or lower, or higher |"
+    room = f"{tolerance(known.experiment):g} points of the paper's or two standard errors of as many samples"
+    about = f"| head | training | seeds | agree: within {room}; or lower, or higher |"
     return "\n".join([about, "|---|---|---:|---|", *lines]) if lines else NOT_RUN
 
 
@@ -170,6 +182,23 @@ def square(known: Known) -> str:
         "Where samples share a graph, *Square* was made on each query apart; in the graph of all queries as well, with "
         f"the larger error in the tables, for {which}."
     )
+
+
+def jointly(known: Known) -> str:
+    """Where samples share a graph: in which records every class was in sight in that graph as well."""
+    made: dict[bool, dict[str, None]] = {True: {}, False: {}}
+    for record in known.every():
+        names = {a["attack"] for a in strong(record["more"]["summary"])["attacks"]}
+        if any(name.startswith("pgd with every class") for name in names):
+            place = record["place"]
+            title = f"{NAMES[place['data']]}, {place['head']}, {place['training']} ({record['experiment']})"
+            made["pgd with every class jointly" in names][title] = None
+    if not made[True] and not made[False]:
+        return NOT_RUN
+    if not made[True]:
+        return "In all records the view is that of each sample alone."
+    which = "; ".join(made[True]) if made[False] else "every head"
+    return f"The joint view is in the records of {which}; in the others PGD sees every class with each sample alone."
 
 
 def protocol_by_attack(known: Known, data: str) -> str:

@@ -8,12 +8,14 @@ from typing import Any
 
 from _attacked import ATTACKS, WORST, Known, worst
 
-from gll.reproduce.robust import EVERY_CLASS, ROBUST, Contest, shown_mean, strongest
+from gll.reproduce.robust import EVERY_CLASS, PAPER, ROBUST, Contest, shown_mean, strongest
 
 # How `transfers.py` and the records of `worst-case` call the same.
 HEADS = {"gll": "GLL", "wnll": "WNLL"}
 SIGHT, AUTO_SIGHT = "PGD with every class in sight", "AutoAttack with every class in sight"
 TRAININGS = {"own": ROBUST, "every-class": EVERY_CLASS}
+AUTO, UNION = "AutoAttack, ", "any of these"
+"""How sources of an effort begin that are AutoAttack, and the one that is all of them together."""
 
 
 def about(record: dict[str, Any]) -> str:
@@ -28,6 +30,13 @@ def attack_times(record: dict[str, Any], _: object) -> str:
     lines = ["| attack | attacked + base samples in one graph | seconds |", "|---|---:|---:|"]
     for row in record["rows"]:
         lines.append(f"| {row['attack']} | {row['samples']:,} + {row['base']:,} | {row['seconds']:.2f} |")
+    return "\n".join([*lines, "", about(record)])
+
+
+def graph_at_test(record: dict[str, Any], _: object) -> str:
+    """One run, tested by graphs of other settings."""
+    lines = ["| graph of the test | error, % |", "|---|---:|"]
+    lines += [f"| {row['change']} | {100 * row['error']:.2f} |" for row in record["rows"]]
     return "\n".join([*lines, "", about(record)])
 
 
@@ -60,9 +69,13 @@ def transfers(record: dict[str, Any], _: object) -> str:
 
 
 def efforts(record: dict[str, Any], known: Known) -> str:
-    """What more steps, starts, targets and points find; below, what had been found on the same runs before."""
+    """What more steps, starts, targets and points find; below, what had been found on the same runs before.
+
+    A run that was trained without attacks is one of `worst-case`, trained as in the paper.
+    """
     rows, settings = record["rows"], record["config"]
-    contest = Contest(known.worst, settings["data"], TRAININGS[settings["against"]])
+    training = TRAININGS[settings["against"]] if settings["trained_at"] else PAPER
+    contest = Contest(known.worst, settings["data"], training)
     places = list(dict.fromkeys((row["victim"], row["eps"]) for row in rows))
     before = {
         victim: [r["more"]["alone"] for r in contest.records.get(HEADS[victim], ()) if r["seed"] in settings["seed"]]
@@ -74,19 +87,25 @@ def efforts(record: dict[str, Any], known: Known) -> str:
 
     head = ["attack", *(f"{HEADS[victim]}, ε = {eps:g} px" for victim, eps in places), "seconds"]
     lines = [f"| {' | '.join(head)} |", "|---|" + "---:|" * (len(head) - 1)]
-    for number, source in enumerate(dict.fromkeys(row["source"] for row in rows)):
+    sources = list(dict.fromkeys(row["source"] for row in rows))
+    for source in sorted(sources, key=lambda source: (source == UNION, source.startswith(AUTO))):
         mine = [row for row in rows if row["source"] == source]
         errors = [[r["error"] for r in mine if (r["victim"], r["eps"]) == place] for place in places]
-        title = f"{SIGHT}: {source}" if number == 0 else f"the same, but {source}"
-        lines.append(line(title, errors, f"{statistics.fmean(row['seconds'] for row in mine):.0f}"))
+        title = f"{SIGHT}: {source}" if source == sources[0] else f"the same, but {source}"
+        title = f"{AUTO_SIGHT}: {source.removeprefix(AUTO)}" if source.startswith(AUTO) else title
+        if source == UNION:
+            lines.append(line(f"**{UNION}**", errors))
+        else:
+            lines.append(line(title, errors, f"{statistics.fmean(row['seconds'] for row in mine):.0f}"))
     figures = {title: partial(strongest, wanted=ATTACKS[title]) for title in (SIGHT, AUTO_SIGHT)} | {WORST: worst}
     for title, figure in figures.items():
         found = [[share for s in before[victim] if (share := figure(s, eps)) is not None] for victim, eps in places]
         lines.append(line(f"**before: {title}**" if title == WORST else f"before: {title}", found))
-    what = (
-        f"{settings['data']}, trained at ε = {settings['trained_at']:g} px; {settings['samples']:,} test samples, each"
-    )
-    what += f" alone with a base of {settings['base']:,}; *before*: the same run in the table above"
+    how = f"trained at ε = {settings['trained_at']:g} px" if settings["trained_at"] else "trained naturally"
+    what = f"{settings['data']}, {how}; {settings['samples']:,} test samples, each alone with a base of"
+    what += f" {settings['base']:,}; *before*: the same run in the table above"
+    counts = sorted({s["samples"] for summaries in before.values() for s in summaries} - {settings["samples"]})
+    what += f", {', '.join(f'{count:,}' for count in counts)} samples" if counts else ""
     return "\n".join([*lines, "", f"<small>{what};</small> {about(record)}"])
 
 

@@ -26,6 +26,7 @@ from gll.reproduce.robust import (
     shown_mean,
 )
 from gll.reproduce.tables import Shown
+from gll.words import counted
 
 WHOSE = {NATURAL: "our training", PAPER: "the paper's training"}
 SCHEDULES = {"step": "steps"}
@@ -57,7 +58,7 @@ def headline(worst: Shown, scales: Sequence[Shown]) -> str:
         worst: what `worst-case` has come to.
         scales: what `adversarial` has, at every scale but the smallest.
     """
-    return "\n".join(f"- {line}" for line in (alone(worst, NATURAL), together(scales), alone(worst, PAPER)))
+    return "\n".join(f"- {line}" for line in (alone(worst, PAPER), together(scales, worst), alone(worst, NATURAL)))
 
 
 def alone(worst: Shown, training: str) -> str:
@@ -100,32 +101,58 @@ def _numbers(contest: Contest) -> str:
     return f"{NAMES.get(contest.data, contest.data)} ({contest.seeds}), {'; '.join(parts)}"
 
 
-def together(scales: Sequence[Shown]) -> str:
+def together(scales: Sequence[Shown], worst: Shown) -> str:
     """After the paper's training, all samples in one graph, as the paper has it; with numbers."""
-    parts = in_one_graph(scales, numbers=True)
-    first = next((group for group in _compared(scales) if group.scale == scales[-1].scale), None)
+    parts = in_one_graph(scales, worst)
+    first = next((group for group in _compared(scales, NATURAL) if group.scale == scales[-1].scale), None)
     how = f" ({training_of(first.records[OURS][0])})" if first else ""
     return f"**After {WHOSE[PAPER]}{how}, all samples in one graph:** {parts}."
 
 
-def in_one_graph(scales: Sequence[Shown], numbers: bool) -> str:
-    """For every data set of `adversarial`, with numbers or without; what was trained for less says so."""
+def in_one_graph(scales: Sequence[Shown], worst: Shown | None = None, training: str = NATURAL) -> str:
+    """For every data set of `adversarial`; with numbers where `worst-case` is given, which has more such trainings.
+
+    What was trained for less says so.
+    """
     parts = []
-    for group in _compared(scales):
+    for group in _compared(scales, training):
         words: dict[str, list[str]] = {}
         for head in (head for head in group.records if head != OURS and group.values(head, WORST)):
             words.setdefault(group.judged(OURS, head), []).append(HEADS[head])
         beside = "; ".join(f"**{word}** beside {' and '.join(names)}" for word, names in words.items())
         short = "" if group.scale == scales[-1].scale else f", shortened to {group.epochs}"
         where, told = group.seeds, ""
-        if numbers:
+        if worst is not None:
             graph = group.graph.replace(" + ", " attacked + ")
             where, told = f"{group.eps}; {where}, {graph} base samples", f": worst case {group.numbers()}"
+            where += more_trainings(worst, group)
         parts.append(f"{NAMES.get(group.data, group.data)}{short}: {beside}{told} ({where})")
     return "; ".join(parts) or NOT_RUN
 
 
-def _compared(scales: Sequence[Shown]) -> list[Group]:
+def more_trainings(worst: Shown, group: Group) -> str:
+    """What `worst-case` has of the same heads, trained by the same settings: with each sample alone, at its ε.
+
+    One training may be an outlier; this is how far the others lie apart. Nothing where there is none.
+    """
+    if group.training != NATURAL:
+        return ""
+    contest = Contest(worst, group.data, PAPER)
+    how = training_of(next(iter(group.records.values()))[0])
+    found = {
+        head: values
+        for head in group.records
+        if (values := contest.values(head, AT[1])) and training_of(contest.records[head][0]) == how
+    }
+    if not found:
+        return ""
+    told = ", ".join(f"{head} {min(values):.1f} to {max(values):.1f}" for head, values in found.items())
+    eps = radii([record for head in found for record in contest.records[head]])[0]
+    number = counted(max(len(values) for values in found.values()), "more such training")
+    return f"; {number}, each sample alone at ε = {eps:g} px: {told}"
+
+
+def _compared(scales: Sequence[Shown], training: str) -> list[Group]:
     """Where a GLL has somebody beside it."""
-    found = [g for data in scales[-1].experiment.text["axes"]["data"] for g in groups(scales, data, NATURAL)]
+    found = [g for data in scales[-1].experiment.text["axes"]["data"] for g in groups(scales, data, training)]
     return [g for g in found if g.values(OURS, WORST) and any(g.values(h, WORST) for h in g.records if h != OURS)]

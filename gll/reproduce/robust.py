@@ -14,7 +14,7 @@ from typing import Any, final
 
 from gll.reproduce.records import Record
 from gll.reproduce.tables import LINEAR, NONE, Shown
-from gll.reproduce.verdicts import judged, relation, so_far
+from gll.reproduce.verdicts import interval, judged, relation, so_far
 from gll.words import counted
 
 OURS, OTHERS = "GLL", ("linear", "MLP")
@@ -39,6 +39,15 @@ def shown_mean(values: Sequence[float], digits: int = 1) -> str:
     """
     spread = f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
     return f"{statistics.fmean(values):.{digits}f}{spread}" if values else NONE
+
+
+def signed(points: float) -> str:
+    """With its sign.
+
+    >>> signed(4.94), signed(-21.06), signed(-0.02)
+    ('+4.9', '−21.1', '+0.0')
+    """
+    return f"{round(points, 1) + 0.0:+.1f}".replace("-", "−")
 
 
 def seeds_of(records: Sequence[Record]) -> str:
@@ -119,7 +128,8 @@ class Contest:
     def broken(self, multiple: int) -> str:
         """That all heads are, with the lowest and the highest mean; nothing where one is not."""
         means = [statistics.fmean(self.values(head, AT[multiple])) for head in self.heads]
-        return f"all heads are broken ({min(means):.1f} to {max(means):.1f})" if min(means) > BROKEN else ""
+        ends = " to ".join(dict.fromkeys(f"{mean:.1f}" for mean in (min(means), max(means))))
+        return f"all heads are broken ({ends})" if min(means) > BROKEN else ""
 
     @property
     def answers(self) -> dict[int, str]:
@@ -157,9 +167,26 @@ class Contest:
         """The answer with its numbers."""
         parts = []
         for multiple, eps in zip(AT, radii(self.records[OURS]), strict=True):
-            numbers = [f"{HEADS[head]} **{shown_mean(self.values(head, AT[multiple]))}**" for head in self.heads]
+            numbers = [
+                f"{HEADS[head]} **{shown_mean(self.values(head, AT[multiple]))}**{self.away(head, multiple)}"
+                for head in self.heads
+            ]
             parts.append(f"at ε = {eps:g} px **{self.answers[multiple]}**: {', '.join(numbers)}")
         return f"**{self.title}** ({self.seeds}), {'; '.join(parts)}."
+
+    def away(self, head: str, multiple: int) -> str:
+        """By how many points the worst case of a GLL is above that of another head: the 95 % interval, in brackets.
+
+        Nothing without a deviation; where the two differ, also how many samples of 1,000 that is.
+        """
+        ours, theirs = self.values(OURS, AT[multiple]), self.values(head, AT[multiple])
+        if head == OURS or min(len(ours), len(theirs)) == 1:
+            return ""
+        mean = statistics.fmean(ours) - statistics.fmean(theirs)
+        ends = " to ".join(signed(end) for end in interval(ours, theirs))
+        level = relation(ours, theirs, self.samples) == "level"
+        samples = "" if level else f", {abs(round(10 * mean))} samples of 1,000"
+        return f" ({signed(mean)}, {ends}{samples})"
 
     @property
     def title(self) -> str:

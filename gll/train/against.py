@@ -1,9 +1,10 @@
 """What an attack in training makes larger: the head's own loss, a margin, or a loss that is nowhere flat.
 
 A graph head's own loss can be all but flat where its values are certain: its gradient then says little about where the
-head fails (it is *masked*), and training against it teaches little. A margin of log-probabilities stays steep there, as
-long as some neighbour has another class. Weights to base samples of every class, near or not, are never flat, nor is a
-linear probe on the same features. Read next: `adversarial.py`, which climbs.
+head fails (it is *masked*). One would expect training against it to teach little; measured, it teaches most of what the
+others do (docs/adversarial-training.md). A margin of log-probabilities stays steep there, as long as some neighbour has
+another class. Weights to base samples of every class, near or not, are never flat, nor is a linear probe on the same
+features. Read next: `adversarial.py`, which climbs.
 """
 
 from __future__ import annotations

@@ -1,0 +1,253 @@
+"""What docs/robustness.md claims beyond single worst cases follows from the records, and changes with them."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import scipy.stats
+
+from tests.attacked_records import copied, pretend
+
+Change = Callable[[dict[str, Any]], None]
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """benchmarks/_attacked.py; and a copy of the two experiments, which a test may change."""
+    return copied(tmp_path, monkeypatch)
+
+
+def rewrite(folder: Path, change: Change) -> None:
+    """Every record of an experiment, changed in place."""
+    file = folder / "results.json"
+    text = json.loads(file.read_text())
+    for record in text["records"]:
+        change(record)
+    file.write_text(json.dumps(text))
+
+
+def row(module: ModuleType, root: Path, claim: str) -> str:
+    lines = module.attacked(module.known(root))["attacked-claims"].splitlines()
+    return next(line for line in lines if claim in line)
+
+
+def test_cw_is_judged_by_the_images_that_it_fooled(module: ModuleType, tmp_path: Path) -> None:
+    def cw(distance: float) -> Change:
+        """A GLL whose own gradient fools one image in ten, and with every class in sight half of them."""
+
+        def change(record: dict[str, Any]) -> None:
+            if record["cell"].startswith("mnist, GLL, natural, seed"):
+                for attack in (a for g in record["more"]["alone"]["groups"] for a in g["attacks"]):
+                    shares = {"cw": 0.1, "cw with every class": 0.5}
+                    if share := shares.get(attack["attack"]):
+                        away = distance + 0.01 * record["seed"]
+                        attack |= {"natural": 0.0, "error": share, "mean_l2": share * away}
+
+        return change
+
+    words = importlib.import_module("_attacked_cw")
+    before = row(module, tmp_path, "resists CW")
+    assert "in the paper's form, by its own gradient, a GLL errs less than a linear layer at " in before
+    for distance, answer in ((9.0, "yes"), (0.1, "no, less far")):
+        rewrite(tmp_path / "worst-case", cw(distance))
+        told = row(module, tmp_path, "resists CW")
+        assert f"**{answer}** on MNIST after our training: GLL {distance + 0.01:.2f} ± 0.01, linear " in told
+        lines = words.table(module.known(tmp_path)).splitlines()
+        line = next(line for line in lines if line.startswith("| our training | MNIST | GLL |"))
+        numbers = f"{distance + 0.01:.2f} ± 0.01"
+        assert line.endswith(f"| 10.0 ± 0.0 | {numbers} | 50.0 ± 0.0 | {numbers} |")  # not the mean over all images
+    (tmp_path / "worst-case" / "results.json").unlink()
+    assert "| not run yet |" in row(module, tmp_path, "resists CW")
+    assert words.table(module.known(tmp_path)) == "Not run yet."
+
+
+def test_what_no_difference_leaves_open(module: ModuleType, tmp_path: Path) -> None:
+    known = module.known(tmp_path)
+    told = module.attacked(known)["attacked-excluded"]
+    errors = [
+        [record["values"]["worst case at 2x, alone"] for record in known.columns("mnist", "robust")[head]]
+        for head in ("GLL", "linear")
+    ]
+    test = scipy.stats.ttest_ind(*errors, equal_var=False).confidence_interval()
+    ends = f"from {test.low:+.1f} to {test.high:+.1f} points beside a linear layer".replace("-", "−")
+    assert f"on MNIST at ε = 0.2 px {ends}, from " in told
+    assert test.low > -36
+    assert told.endswith("(24 against 60 % on MNIST) is excluded; a smaller one is not.")
+
+    def apart(record: dict[str, Any]) -> None:
+        if record["cell"].startswith("mnist, GLL, robust, seed"):
+            record["values"]["worst case at 2x, alone"] = (1.0, 60.0, 99.0)[record["seed"]]
+
+    rewrite(tmp_path / "worst-case", apart)
+    assert "on MNIST) is not excluded." in module.attacked(module.known(tmp_path))["attacked-excluded"]
+
+
+def test_comparisons_are_counted_and_those_near_the_limit_named(module: ModuleType, tmp_path: Path) -> None:
+    def counts() -> tuple[int, int, str]:
+        told = module.attacked(module.known(tmp_path))["attacked-comparisons"]
+        every, differ = re.findall(r"are (\d+) such .* and (\d+) of them", told)[0]
+        assert f"about {0.05 * int(every):.1f} would" in told
+        return int(every), int(differ), told
+
+    every, differ, told = counts()
+    assert every > differ
+    assert all(0.03 < float(p) < 0.05 for p in re.findall(r"\(p = ([\d.]+)\)", told))
+    place, level = (
+        "fashionmnist, {}, robust",
+        {f"worst_case_at_{m}x{how}": 50.0 for m in (1, 2) for how in ("", ",_alone")},
+    )
+    for head in ("GLL", "linear", "MLP"):  # equal: what showed a difference does not
+        pretend(tmp_path / "worst-case", "full", place.format(head), place.format(head), **level)
+    same, fewer, words = counts()
+    assert same == every
+    assert fewer < differ
+    assert "FashionMNIST" not in words
+
+
+def test_zero_gradients_are_counted_apart(module: ModuleType, tmp_path: Path) -> None:
+    def counts() -> tuple[int, int]:
+        told = row(module, tmp_path, "the checks notice")
+        blind, zero = re.findall(r"in \d+ of (\d+) such runs.*; \*zero gradients\* in (\d+) of them", told)[0]
+        return int(blind), int(zero)
+
+    blind, zero = counts()
+    assert 0 < zero <= blind
+
+    def passes(record: dict[str, Any]) -> None:
+        for summary in record["more"].values():
+            for check in summary["checks"]:
+                check["passed"] = check["passed"] or check["name"] == "zero gradients"
+
+    for name in ("adversarial", "worst-case"):
+        rewrite(tmp_path / name, passes)
+    assert counts() == (blind, 0)
+
+
+def test_one_training_stands_beside_others_by_the_same_settings(module: ModuleType, tmp_path: Path) -> None:
+    records = json.loads((tmp_path / "worst-case" / "results.json").read_text())["records"]
+    own = [
+        record["values"]["worst case at 1x, alone"]
+        for record in records
+        if record["cell"].startswith("mnist, linear, natural, as in the paper")
+    ]
+    told = f"; {len(own)} more such trainings, each sample alone at ε = 0.1 px: GLL "
+    ends = f", linear {min(own):.1f} to {max(own):.1f})"
+    made = module.attacked(module.known(tmp_path))
+    for name in ("attacked-headline-natural", "attacked-favour", "attacked-claims"):
+        assert told in made[name]
+        assert ends in made[name]
+
+    def shorter(record: dict[str, Any]) -> None:
+        if "as in the paper" in record["cell"]:
+            record["config"]["train.epochs"] = 99
+
+    rewrite(tmp_path / "worst-case", shorter)
+    other = module.attacked(module.known(tmp_path))
+    assert "more such training" not in other["attacked-favour"] + other["attacked-claims"]
+
+
+def test_what_was_not_run_is_named_beside_what_was(module: ModuleType, tmp_path: Path) -> None:
+    claim = "it is more robust than a linear layer or an MLP, each sample alone"
+    assert row(module, tmp_path, claim).endswith("; FashionMNIST: not run |")
+    assert module.attacked(module.known(tmp_path))["attacked-answers"].endswith(" Not run: WNLL.")
+    for head in ("GLL", "linear"):
+        pretend(tmp_path / "worst-case", "full", f"fashionmnist, {head}, robust", f"fashionmnist, {head}, natural")
+    pretend(tmp_path / "worst-case", "full", "mnist, linear, robust", "mnist, WNLL, robust")
+    assert "not run" not in row(module, tmp_path, claim)
+    assert "Not run" not in module.attacked(module.known(tmp_path))["attacked-answers"]
+
+
+def test_the_papers_adversarial_training_has_claims_of_its_own(module: ModuleType, tmp_path: Path) -> None:
+    errors, robust = "the paper's errors after the paper's adversarial", "WNLL after that training, all samples in one"
+    assert "on MNIST: FGSM 2.3 (paper 2.3), IFGSM " in row(module, tmp_path, errors)
+    place = "mnist, {}, robust"
+    folder = tmp_path / "adversarial"
+    pretend(folder, "full", place.format("GLL"), place.format("GLL"), FGSM=2.3, IFGSM=2.4, worst_case=1.0)
+    for head in ("WNLL", "linear"):
+        pretend(folder, "full", place.format(head), place.format(head), worst_case=9.0)
+    assert "**yes** on MNIST: FGSM 2.3 ± 0.0 (paper 2.3), IFGSM 2.4 " in row(module, tmp_path, errors)
+    assert "MNIST: **yes** beside WNLL and a linear layer (seeds 0 to 2)" in row(module, tmp_path, robust)
+
+
+def test_an_error_of_few_samples_agrees_within_what_they_can_tell(module: ModuleType, tmp_path: Path) -> None:
+    def words(**values: float) -> str:
+        def change(record: dict[str, Any]) -> None:
+            if record["cell"].startswith("mnist, GLL, natural"):
+                record["values"] |= values
+
+        rewrite(tmp_path / "adversarial", change)
+        lines = module.attacked(module.known(tmp_path))["attacked-mnist-paper"].splitlines()
+        return next(line for line in lines if line.startswith("| GLL | natural"))
+
+    paper = 1.29  # of CW
+    assert "agree: natural, FGSM, IFGSM, CW |" in words(CW=paper + 1.0)  # 1,000 samples
+    assert "; higher: CW |" in words(CW=paper + 1.6)
+    assert "higher: FGSM" in words(FGSM=3.49 + 1.0)  # 10,000 samples
+
+
+def test_the_joint_view_is_read_in_the_records(module: ModuleType, tmp_path: Path) -> None:
+    told = module.attacked(module.known(tmp_path))["attacked-jointly"]
+    assert "MNIST, GLL, natural, as in the paper (worst-case)" in told
+    assert "MNIST, GLL, robust" not in told
+
+    def without(record: dict[str, Any]) -> None:
+        for group in record["more"]["summary"]["groups"]:
+            group["attacks"] = [a for a in group["attacks"] if not a["attack"].endswith("jointly")]
+
+    for name in ("adversarial", "worst-case"):
+        rewrite(tmp_path / name, without)
+    words = "In all records the view is that of each sample alone."
+    assert module.attacked(module.known(tmp_path))["attacked-jointly"] == words
+
+
+def test_rates_stand_beside_each_other(module: ModuleType) -> None:
+    lines = module.attacked(module.known())["attacked-rate"].splitlines()
+    assert lines[0] == "| epochs, rate, schedule | linear | GLL |"
+    found = json.loads((module.EXPERIMENTS / "rate" / "results.json").read_text())["records"]
+    for line in lines[2:6]:
+        training, linear, _ = line.strip("| ").split(" | ")
+        place = {"head": "linear", "training": training}
+        errors = [r["values"]["worst case at 1x, alone"] for r in found if r["place"] == place]
+        assert linear == module.shown_mean(errors)
+    # What the page says about them: the rate, and not the length.
+    worst = {line.split(" | ")[0].strip("| "): float(line.split(" | ")[1].split(" ±")[0]) for line in lines[2:6]}
+    assert worst["30 epochs, 0.01, cosine"] > 2 * worst["30 epochs, 0.001, cosine"]
+    assert worst["100 epochs, 0.001, steps"] < 1.5 * worst["30 epochs, 0.001, cosine"]
+
+
+@pytest.mark.parametrize("trained_at", [0.0, 0.1])
+def test_an_effort_stands_beside_the_run_it_was_made_on(module: ModuleType, tmp_path: Path, trained_at: float) -> None:
+    sources = ("40 steps", "AutoAttack, 5 points", "100 steps", "any of these")
+    rows = [
+        {"victim": "gll", "seed": 0, "source": source, "eps": 0.1, "error": error, "seconds": 10.0}
+        for source, error in zip(sources, (0.3, 0.45, 0.35, 0.5), strict=True)
+    ]
+    config = {"data": "mnist", "trained_at": trained_at, "against": "own", "base": 10, "samples": 20, "seed": [0]}
+    record = {"rows": rows, "config": config, "commit": "c", "device": "d", "versions": {"torch": "2"}, "wall_s": 1.0}
+    known = module.known(tmp_path)
+    made = importlib.import_module("_other_runs").efforts(record, known).splitlines()
+    assert made[2:6] == [
+        "| PGD with every class in sight: 40 steps | 30.0 | 10 |",
+        "| the same, but 100 steps | 35.0 | 10 |",
+        "| AutoAttack with every class in sight: 5 points | 45.0 | 10 |",
+        "| **any of these** | 50.0 |  |",
+    ]
+    training = "robust" if trained_at else "natural, as in the paper"
+    (run,) = (r for r in known.columns("mnist", training)["GLL"] if r["seed"] == 0)
+    assert made[8] == f"| **before: worst case of all** | {run['values']['worst case at 1x, alone']:.1f} |  |"
+    assert ("trained naturally" in made[-1]) == (not trained_at)
+    assert "*before*: the same run in the table above, 1,000 samples;" in made[-1]
+
+
+def test_cw_needs_something_to_compare(module: ModuleType) -> None:
+    standard = importlib.import_module("_attacked_cw").standard
+    attack = {"attack": "cw", "error": 0.1, "natural": 0.1, "mean_l2": 0.0}
+    assert standard({"groups": [{"attacks": [attack]}]}, "cw") is None  # it has fooled nobody
+    assert standard({"groups": [{"attacks": [attack | {"error": 0.6}]}]}, "cw")[0] == pytest.approx(60.0)
