@@ -174,7 +174,11 @@ def attack(
     run: RunArgument,
     attacks: Annotated[
         str,
-        typer.Option(help="paper; strong (long, see --samples); or names with commas between: fgsm, pgd, square, ..."),
+        typer.Option(
+            help="Sets and names with commas between. paper: fgsm, ifgsm, cw-paper. strong (long, see --samples): pgd, "
+            "pgd-margin, pgd-dlr, pgd-targets, fixed, every-class, features, surrogate, square, probe, transfer, "
+            "autoattack, cw. In no set: autoattack-rand."
+        ),
     ] = "paper",
     eps: Annotated[str, typer.Option(help="Every ε, such as 0.1,0.2; by default the paper's for this data.")] = "",
     eps_units: Annotated[

@@ -188,7 +188,7 @@ def test_another_head_at_test(runs: dict[str, Path], tmp_path: Path) -> None:
         )  # in the column of the paper, whatever its gradient
         page = (out / "report.md").read_text()
         whose = "that of the mlp head of the same run" if gradient == "mlp" else "own"
-        assert f"the gradient is {whose}, in float32." in page
+        assert f"- judged in float32; gradients followed:\n        - {whose}\n" in page
         assert f"gradient: {'the model' + chr(39) + 's own' if whose == 'own' else whose}" in page
         assert "; classified by a gll head at test; 25 neighbours in the graph; training natural;" in page
         assert "of all 100 test samples: by the head it was trained with, here gll classifies." in page

@@ -14,7 +14,7 @@ from gll.attacks import FGSM, IFGSM, PGD, AbstractAttack, AbstractNorm, CarliniW
 from gll.attacks.autoattack import AutoAttack
 from gll.attacks.evaluate import evaluate
 from gll.attacks.forecast import Forecast, outline, passes_of
-from gll.attacks.transfer import Transfer
+from gll.attacks.transfer import Apart, Transfer
 from gll.train.progress import Reporter
 from tests.attack_stubs import blobs, honest_mlp
 
@@ -130,6 +130,30 @@ def test_time_left_is_in_proportion() -> None:
     known.after(other, 50, 76.0)
     assert known.seconds_left == 0
     assert said.getvalue().count("\n") == 2  # nothing is left to be said
+
+
+def test_what_stops_early_is_measured_apart() -> None:
+    """AutoAttack leaves what it has fooled: a pass of it is short, and says nothing of a pass of others."""
+    early, pgd, other = Apart(AutoAttack(0.1)), PGD(0.1, steps=20), PGD(0.2, steps=20)  # of PGD 60 passes
+    known, _ = forecast((early, 10), (pgd, 10), (other, 10))
+    known.after(early, 10, 1.0)
+    assert known.seconds_left < 1  # all that is known yet
+    known.after(pgd, 10, 12.0)
+    assert known.seconds_left == pytest.approx(12)
+    known, _ = forecast((early, 10), (pgd, 10))
+    known.after(pgd, 10, 12.0)
+    assert known.seconds_left == pytest.approx((passes_of(early) or 0) * 12 / 60)
+
+
+def test_what_is_to_come_is_said_behind_what_is_done() -> None:
+    """Otherwise it reads as if the attack that is done were still to come."""
+    said = io.StringIO()
+    reporter = Reporter(Console(file=said, width=200))
+    x, y = blobs(10)
+    evaluate(honest_mlp(), x, y, [FGSM(0.1)], reporter=reporter, after=lambda *about: reporter.say("to come"))
+    first, second = said.getvalue().splitlines()
+    assert first.startswith("fgsm, eps 0.1, CrossEntropy: error")
+    assert second == "to come"
 
 
 def test_attacks_of_unknown_length() -> None:

@@ -136,7 +136,7 @@ def test_two_norms_in_one_folder(runs: dict[str, Path], tmp_path: Path, monkeypa
     assert at == sorted(at)
     natural = f"{100 * group['natural']:.2f}"
     rows = {
-        norm: f"| 0.3 | {natural} | {100 * errors[norm]:.2f} | – | {100 * one['error']:.2f} | – | – | 2 |"
+        norm: f"| 0.3 | {natural} | {100 * errors[norm]:.2f} | {100 * one['error']:.2f} | 2 |"
         for norm, one in worst.items()
     }
     for text in (

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from gll.attacks import sets
+from gll.attacks import checks, sets
 from gll.attacks.evaluate import cell_of
 from gll.attacks.gradient import PGD
 from gll.attacks.graph_victim import GraphVictim
@@ -162,3 +163,23 @@ def test_without_a_radius_nothing_moves(digits: Target) -> None:
     found = EveryClass(PGD(0.0, steps=3), joint=True)(v, x, y)
     assert torch.equal(found.images, x)
     assert torch.equal(found.success, v(x).argmax(1) != y)
+
+
+@pytest.mark.parametrize("queries", list(Queries))
+def test_the_checks_look_there_too(queries: Queries, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where queries share a graph: each alone, and all in that graph."""
+    monkeypatch.setattr(checks, "STEPS", 1)
+    monkeypatch.setattr(checks, "QUERIES", 1)
+    made: list[str] = []
+    real = checks.evaluate
+
+    def noted(*arguments: Any, **options: Any) -> Any:
+        made.extend(attack.name for attack in arguments[3])
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(checks, "evaluate", noted)
+    x = line()[2].float()
+    y = torch.arange(7) % 2
+    checks.run_checks(victim(k=12, spread=0.3, threat=replace(JOINT, queries=queries)), x, y, eps=0.1)
+    assert "pgd with every class" in made
+    assert ("pgd with every class jointly" in made) is (queries is Queries.JOINT)

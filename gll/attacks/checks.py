@@ -164,19 +164,23 @@ def reaches_all_errors(errors: Mapping[float, float], samples: int | None = None
 
 
 def probes(
-    eps: float, *, graph: bool = False, norm: AbstractNorm | None = None, whole: float = 1.0
+    eps: float, *, graph: bool = False, joint: bool = False, norm: AbstractNorm | None = None, whole: float = 1.0
 ) -> tuple[AbstractAttack, ...]:
     """The attacks of the checks: few steps, enough to see signs.
 
     Args:
         eps: where the evaluation looks, in pixel units.
         graph: whether the model has a graph that can be seen otherwise.
+        joint: whether all queries are in it at once.
         norm: how that is measured; by default in L∞.
         whole: the radius at which every image is allowed.
     """
     norm = norm or LInf()
     grown = sorted({eps, 0.3 * whole, whole})
-    views = (EveryClass(PGD(eps, STEPS, norm=norm)), FeatureAttack(eps, STEPS, norm=norm)) if graph else ()
+    steps = PGD(eps, STEPS, norm=norm)
+    views = (EveryClass(steps), FeatureAttack(eps, STEPS, norm=norm)) if graph else ()
+    # Made on each query alone, it is blind to what queries do to each other.
+    views = (*views, EveryClass(steps, joint=True)) if graph and joint else views
     return (
         FGSM(eps, norm),
         PGD(eps, STEPS, objective=Margin(), norm=norm),
@@ -227,7 +231,8 @@ def run_checks(
     graph = isinstance(model, GraphVictim) and model.is_plain
     norm = norm or LInf()
     whole = float(norm.size(torch.ones_like(images[:1], dtype=torch.float64)))  # the way from black to white
-    tried = probes(eps, graph=graph, norm=norm, whole=whole)
+    joint = isinstance(model, GraphVictim) and not model.threat.alone
+    tried = probes(eps, graph=graph, joint=joint, norm=norm, whole=whole)
     random = deterministic(model, images)
     try:
         own = evaluate(model, images, labels, tried, chunk=SAMPLES, **options)

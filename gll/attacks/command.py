@@ -21,6 +21,7 @@ from gll.attacks.base import AbstractAttack
 from gll.attacks.checks import SAMPLES, run_checks, with_checks
 from gll.attacks.effects import chosen, without_effect
 from gll.attacks.evaluate import Evaluation, cell_of, evaluate, in_norm
+from gll.attacks.footnotes import footnotes
 from gll.attacks.forecast import Forecast, outline
 from gll.attacks.gather import gather
 from gll.attacks.graph_victim import GraphVictim
@@ -35,7 +36,7 @@ from gll.attacks.report import about_checks, error_grids, preface, report
 from gll.attacks.sets import AIMED, Planned, left_out, names_of, plan
 from gll.attacks.signs import RULE, Check
 from gll.attacks.store import FORMAT, ResultsError, Store, write_json
-from gll.attacks.tables import NORMS, checks_grid, plain_name, poison_grid
+from gll.attacks.tables import NORMS, Grid, checks_grid, plain_name, poison_grid
 from gll.attacks.target import Request, Target
 from gll.files import complete_file
 from gll.terminal import error_console, said_by
@@ -70,16 +71,15 @@ def run_attack(request: Request, console: Console) -> int:
     if not console.is_terminal:
         console.width = 160
     poisoned = (poison_grid(summary),) if summary["poison"] else ()
-    for texts, grids in (
-        (preface(summary), (*error_grids(summary), *poisoned)),
-        (about_checks(summary), (checks_grid(summary),)),
-    ):
-        for text in filter(None, texts):
-            console.print(Text(text), soft_wrap=True)
-        for grid in grids:
-            console.print(grid.rich())
-    for note in summary["notes"]:
-        errors.print(said_by("attack (note)", note, "yellow"))
+    parts: tuple[str | Grid, ...] = (
+        *preface(summary), *error_grids(summary), *footnotes(summary), *poisoned,
+        *about_checks(summary), checks_grid(summary),
+    )  # fmt: skip
+    for part in parts:
+        if isinstance(part, Grid):
+            console.print(part.rich())
+        elif part:
+            console.print(Text(part), soft_wrap=True)
     where = f"every attack by itself: {out / 'report.md'}, pictures and figures beside it"
     console.print(Text(f"{clock(summary['wall_s'])} of attacks; {where}"), soft_wrap=True)
     return 0
@@ -123,16 +123,19 @@ def attack_run(request: Request, out: Path, reporter: Reporter, *, typed: bool =
     many = f"{counted(len(planned), 'attack')} on {counted(len(target.images), 'sample')} of {target.data.name}"
     reporter.say(f"{target.about()['run']} ({what}): {many}, in {NORMS[_norm(target)]}")
     unused = [*(without_effect(request, target, names) if typed else ()), *chosen(target, recipe, names)]
-    for line in (*(f"without {name}: {reason}" for name, reason in without.items()), *unused):
+    notes = [*(f"{name} was left out: {reason}" for name, reason in without.items()), *unused]
+    for line in notes:
         reporter.say(line)
     _attack_all(target, planned, store, reporter)
     groups, unfinished = gather(store, target.labels.cpu().numpy())
     checks, tried = _checks(target, groups, out, reporter)
-    notes = [*(f"{name} was left out: {reason}" for name, reason in without.items()), *unused]
-    notes += [f"{cell} was begun and is not finished: it is in no table" for cell in unfinished]
     shown = with_checks(groups, tried)
     summary = _summary(target, groups, shown, checks, notes) | {"poison": poison_base(target, out, reporter)}
-    summary["notes"] += parts_left_out(summary)
+    found = [f"{cell} was begun and is not finished: it is in no table" for cell in unfinished]
+    found += parts_left_out(summary)
+    for line in found:
+        reporter.say(line)
+    summary["notes"] += found
     write_json(out / "summary.json", summary)
     summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))
     with complete_file(out / "report.md") as part:

@@ -328,14 +328,16 @@ def _attack(
             if keeps is not None:
                 keep(keeps, cell.key, start, attacked.images, attacked.predicted)
             store.append(cell, chunks, pictures)
-            if after is not None:
-                after(attack, len(images[part]), chunks[-1].seconds)
             lost = sum(int(c.success.sum()) for c in chunks)
             if chunks[-1].stop < len(images):  # the line at the end says the rest
                 update(chunks[-1].stop, f"error {lost / chunks[-1].stop:.2%}")
+                if after is not None:
+                    after(attack, len(images[part]), chunks[-1].seconds)
     outcome = Outcome(cell, chunks)
     natural = outcome.natural(labels.cpu().numpy())
     reporter.say(f"{title}: error {outcome.error:.2%}, {natural:.2%} before ({outcome.seconds:.1f} s)")
+    if after is not None:  # behind that line: what it says of the attacks to come is not of this one
+        after(attack, len(chunks[-1].success), chunks[-1].seconds)
     return outcome
 
 

@@ -1,7 +1,8 @@
 """What is going to be attacked with, before it begins, and about how long that takes, once the first chunk is done.
 
 Time is counted in passes: a prediction of the model is one, a prediction with its gradient three. How long a pass takes
-is known after the first chunk. Graphs differ in size and attacks stop early, so it is a rough figure, not a promise.
+is known after the first chunk. AutoAttack goes on with what is still right, so that its passes are the most it takes:
+its time is measured apart, and says nothing of others. Graphs differ in size, so it is a rough figure, not a promise.
 """
 
 from __future__ import annotations
@@ -66,6 +67,12 @@ def passes_of(attack: AbstractAttack) -> float | None:
     return None if count is None else float(count(attack.settings()))
 
 
+def stops_early(attack: AbstractAttack) -> bool:
+    """Whether an attack leaves samples that it has fooled, so that it takes fewer passes than `passes_of` says."""
+    inner = attack.attack if isinstance(attack, AbstractMadeElsewhere) else attack
+    return isinstance(inner, AutoAttack)
+
+
 def outline(attacks: Sequence[AbstractAttack]) -> list[str]:
     """Attacks in words, those that differ in ε or c alone in one line.
 
@@ -97,25 +104,36 @@ class Forecast:
 
     def __init__(self, attacks: Sequence[tuple[AbstractAttack, int]], reporter: Reporter, shorter: str = "") -> None:
         self._left = {id(attack): (passes_of(attack) or 0.0) * samples for attack, samples in attacks}
+        self._stops_early = {id(attack): stops_early(attack) for attack, _ in attacks}
         self._unknown = sum(passes_of(attack) is None for attack, _ in attacks)
         self._reporter, self._shorter = reporter, shorter
-        self._passes = self._seconds = self._said = 0.0
+        self._passes = {True: 0.0, False: 0.0}  # of attacks that stop early, and of all others
+        self._seconds = {True: 0.0, False: 0.0}
+        self._said = 0.0
 
     @property
     def seconds_left(self) -> float:
         """About how long it takes from here."""
-        return sum(self._left.values()) * self._seconds / self._passes if self._passes else 0.0
+        return sum(left * self._pace(self._stops_early[attack]) for attack, left in self._left.items())
+
+    def _pace(self, early: bool) -> float:
+        """Seconds of a pass: as measured of attacks that stop early or do not; of the others where there is none."""
+        known = next((kind for kind in (early, not early) if self._passes[kind]), None)
+        return 0.0 if known is None else self._seconds[known] / self._passes[known]
 
     def after(self, attack: AbstractAttack, samples: int, seconds: float) -> None:
         """A chunk was attacked: that many samples, in that many seconds."""
         passes = (passes_of(attack) or 0.0) * samples
         if not passes:
             return
-        first = not self._passes
-        self._passes, self._seconds = self._passes + passes, self._seconds + seconds
-        self._left[id(attack)] = max(0.0, self._left.get(id(attack), 0.0) - passes)
-        if (first or self._seconds - self._said >= EVERY) and self.seconds_left >= 1:
-            self._said = self._seconds
+        first, early = not any(self._passes.values()), stops_early(attack)
+        self._passes[early] += passes
+        self._seconds[early] += seconds
+        if id(attack) in self._left:
+            self._left[id(attack)] = max(0.0, self._left[id(attack)] - passes)
+        spent = sum(self._seconds.values())
+        if (first or spent - self._said >= EVERY) and self.seconds_left >= 1:
+            self._said = spent
             more = f", and {self._unknown} of unknown length" if self._unknown else ""
             self._reporter.say(f"about {clock(self.seconds_left)} for the attacks to come{more}: a rough guess")
             if self._shorter and self.seconds_left >= LONG:

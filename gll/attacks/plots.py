@@ -7,6 +7,7 @@ come from the store.
 from __future__ import annotations
 
 import textwrap
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +27,8 @@ Summaries = Mapping[str, Mapping[str, Any]]
 STYLES = ("-o", "--s", ":^", "-.v")
 LOSSES = {"CrossEntropy": "cross-entropy", "Margin": "margin"}
 TRAINED, TABLE = "ε of the training", "ε of the paper's table"
+BEST = 3  # attacks that have a colour and a name in the curves of one run; more are hard to tell apart
+OTHERS = "other attacks"
 BY_EPS, BY_C = {"LInf": "ε, of the range", "L2": "ε, L2"}, "c"
 
 
@@ -39,12 +42,14 @@ class Line:
         points: what it goes through; errors are shares.
         place: by which it gets its colour and its style.
         thick: for the one to look at.
+        faint: for one of many, thin and grey.
     """
 
     name: str
     points: Sequence[tuple[float, float]]
-    place: int
+    place: int = 0
     thick: bool = False
+    faint: bool = False
 
 
 @final
@@ -70,6 +75,8 @@ class Panel:
 
 def draw_curves(summaries: Summaries, path: Path) -> bool:
     """Error against ε and against c (CW): all attacks on one run, or the columns of the paper's table of several runs.
+
+    Of the attacks on one run the best three have a name and a colour.
 
     Args:
         summaries: by what to call them.
@@ -128,14 +135,30 @@ def _panels_in(summary: Mapping[str, Any], norm: str, places: dict[str, int]) ->
     at = [(eps, figures_at(summary, eps, norm)) for eps in radii(summary, norm)]
     worst = [(eps, error) for eps, found in at if (error := found["worst case"].error) is not None]
     natural = at[0][1]["natural"].error if at else None
-    drawn = [Line(name, sorted(points), places.setdefault(name, len(places))) for name, points in lines.items()]
-    if not drawn:
+    if not lines:
         return []
+    best = best_of(lines)
+    drawn = [Line(OTHERS, sorted(points), faint=True) for name, points in lines.items() if name not in best]
+    drawn += [Line(name, sorted(lines[name]), places.setdefault(name, len(places))) for name in lines if name in best]
     graph = next((found["worst case"].graph for _, found in at), "")
     over = f"worst case{f' ({graph})' if several else ''}"
     drawn += [Line(over, [(0.0, natural or 0.0), *worst], 0, thick=True)] if worst else []
     title = "\n".join(["error against ε", *([graph] if graph and not several else [])])
     return [Panel(title, BY_EPS[norm], drawn, natural, marks=known_radii(summary) if norm == "LInf" else {})]
+
+
+def best_of(lines: Mapping[str, Sequence[tuple[float, float]]]) -> list[str]:
+    """The attacks with the largest errors, at the ε where the most were made; of several such ε at the largest.
+
+    >>> best_of({"a": [(0.1, 0.3)], "b": [(0.1, 0.4)], "c": [(0.1, 0.1)], "d": [(0.1, 0.2)], "far": [(0.9, 1.0)]})
+    ['b', 'a', 'd']
+    """
+    made = Counter(eps for points in lines.values() for eps, _ in points if eps > 0)
+    where = max(made, key=lambda eps: (made[eps], eps), default=0.0)
+    errors = {
+        name: max((error for eps, error in points if eps == where), default=-1.0) for name, points in lines.items()
+    }
+    return sorted(errors, key=lambda name: -errors[name])[:BEST]
 
 
 def in_words(name: str) -> str:
@@ -260,7 +283,10 @@ def _draw(panels: Sequence[Panel], path: Path) -> bool:
             look: dict[str, Any] = {"color": f"C{line.place % 10}"}
             if line.thick:  # under the others, one of which it often is
                 look = {"color": "black", "linewidth": 4, "alpha": 0.4, "zorder": 1}
-            (drawn[line.name],) = axis.plot(x, [100 * v for v in y], STYLES[line.place % 4], markersize=4, **look)
+            if line.faint:
+                look = {"color": "0.7", "linewidth": 0.6, "zorder": 0.5}
+            style, size = ("-o", 2) if line.faint else (STYLES[line.place % 4], 4)
+            (drawn[line.name],) = axis.plot(x, [100 * v for v in y], style, markersize=size, **look)
         if panel.natural is not None:
             drawn["natural"] = axis.axhline(100 * panel.natural, color="grey", linestyle="--", linewidth=1)
         for name, place in panel.marks.items():

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from gll.attacks.footnotes import exceeded, footnotes
 from gll.attacks.graphs import is_joint
 from gll.attacks.parts import parts_grid
+from gll.attacks.seen import graphs_as_list
 from gll.attacks.tables import (
-    MORE,
     NORMS,
     Grid,
     attacks_grid,
@@ -25,6 +26,7 @@ from gll.attacks.tables import (
     percent,
     poison_grid,
 )
+from gll.attacks.threat import ThreatModel
 from gll.words import counted
 
 
@@ -35,7 +37,7 @@ def report(summary: Mapping[str, Any]) -> str:
     lines += preface(summary)
     for grid in error_grids(summary):
         lines += ["", f"{grid.title}:", "", grid.markdown()]
-    lines += ["", *footnotes(summary)]
+    lines += ["", *(f"- {note}".replace("- *", "- \\*") for note in footnotes(summary))]
     lines += ["", "## Checks", "", *about_checks(summary), "", checks_grid(summary).markdown()]
     lines += ["", "## Every attack", "", attacks_grid(summary).markdown()]
     cells = [cell for group in summary["groups"] for cell in group["attacks"]]
@@ -52,10 +54,9 @@ def report(summary: Mapping[str, Any]) -> str:
         draws = summary["poison"][0]["draws"]
         lines += ["", "## Wrong labels in the base", "", poison_grid(summary).markdown(), ""]
         lines += [f"Images are left as they are. At random: the mean and the largest of {draws} draws."]
-    threats = dict.fromkeys(text for group in summary["groups"] for text in group["threats"])
-    followed = [summary["followed"]] if summary.get("followed") else []
-    threats_and_more = [f"- {text}" for text in (*threats, *followed)]
-    lines += ["", "## What is in the graph", "", *(threats_and_more or ["No graph."])]
+    threats = [ThreatModel.from_dict(cell["threat"]) for cell in cells if cell["threat"] is not None]
+    followed = [f"- {summary['followed']}"] if summary.get("followed") else []
+    lines += ["", "## What is in the graph", "", *([*graphs_as_list(threats), *followed] or ["No graph."])]
     if summary["notes"]:
         lines += ["", "## Notes", "", *(f"- {note}" for note in summary["notes"])]
     return "\n".join(lines) + "\n"
@@ -89,39 +90,6 @@ def preface(summary: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def footnotes(summary: Mapping[str, Any]) -> list[str]:
-    """What the marks and columns of the first tables mean, as far as they are there."""
-    lines = []
-    grids = (paper_grid(summary, "LInf"), cw_grid(summary))
-    marked = [name for name, grid in zip("εc", grids, strict=True) if _marked(grid)]
-    if marked:
-        lines += [f"\\* the {' and the '.join(marked)} of the paper's table."]
-    group = judged(summary)
-    if group is not None and group["worst"]:
-        lines += [
-            "The worst case is the per-sample worst over all attacks, as far as they stay inside the ball; how many"
-        ]
-        lines += ["were made at that ε is in the last column."]
-    if exceeded(summary):
-        lines += [f"{MORE.strip()} too low: the attacks of the checks fool more of the same samples, see below."]
-    return lines
-
-
-def exceeded(summary: Mapping[str, Any]) -> list[str]:
-    """By how much the checks' own attacks exceed the worst cases of the tables, a line for each."""
-    group, lines = judged(summary), []
-    for worst in (w for w in (group["worst"] if group is not None else ()) if "with_checks" in w):
-        more, ball = worst["with_checks"], f"ε = {worst['eps']:.4g} ({NORMS[worst['norm']]})"
-        earnest = in_earnest(summary, worst["eps"], worst["norm"])
-        try_next = "more `--steps` and `--restarts`" if earnest else "`--attacks strong --resume`"
-        lines.append(
-            f"{MORE.strip()} At {ball} they fool more than the worst case says: of the first "
-            f"{counted(more['samples'], 'sample')} {percent(more['error'])} % with them, {percent(more['table'])} % "
-            f"without; try {try_next}."
-        )
-    return lines
-
-
 def about_checks(summary: Mapping[str, Any]) -> list[str]:
     """Where the checks have looked."""
     at = summary.get("checks_at")
@@ -149,7 +117,3 @@ def _rounded(cell: Mapping[str, Any]) -> bool:
 
 def _alone(graph: str) -> bool:
     return graph.startswith("each query")
-
-
-def _marked(grid: Grid) -> bool:
-    return any(row[0].endswith("*") for row in grid.rows)

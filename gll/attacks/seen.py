@@ -77,6 +77,29 @@ def threats_in_words(cells: Iterable[Cell]) -> list[str]:
     return followed_in_words(filter(None, map(threat_of, cells)))
 
 
+def graphs_as_list(threats: Iterable[ThreatModel]) -> list[str]:
+    """What is in the graphs of results, as lines of a list in Markdown: each graph, and the gradients followed there.
+
+    >>> own = ThreatModel("10 samples", dtype="float64")
+    >>> print(*graphs_as_list([own, own, replace(own, gradient="none")]), sep="\n")
+    - The base is 10 samples, left as it is; all attacked samples are nodes of one graph with it; neighbours are exact.
+        - judged in float64; gradients followed:
+            - own
+            - none
+    """
+    graphs: dict[ThreatModel, dict[str, dict[str, None]]] = {}
+    for threat in threats:
+        same = replace(threat, gradient="own", neighbours=Neighbours.RECHOSEN, dtype="")
+        graphs.setdefault(same, {}).setdefault(threat.dtype, {})[threat.gradient] = None
+    lines = []
+    for graph, precisions in graphs.items():
+        lines.append(f"- {graph.in_the_graph()}.")
+        for dtype, gradients in precisions.items():
+            lines.append(f"    - judged in {dtype}; gradients followed:")
+            lines += [f"        - {gradient}" for gradient in gradients]
+    return lines
+
+
 def followed_in_words(threats: Iterable[ThreatModel]) -> list[str]:
     """The same of what results say, as `seen_by` gives it."""
     followed: dict[ThreatModel, dict[str, None]] = {}

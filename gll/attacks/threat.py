@@ -95,8 +95,8 @@ class ThreatModel:
         values: dict[str, Any] = {name: kinds[name](v) if name in kinds else v for name, v in record.items()}
         return ThreatModel(**values)
 
-    def describe(self) -> str:
-        """One sentence."""
+    def in_the_graph(self) -> str:
+        """What is in the graph, whatever the attacker follows; one sentence."""
         graph = "all attacked samples are nodes of one graph with it"
         if self.queries is Queries.ALONE:
             graph = "every attacked sample has a graph of its own with it"
@@ -104,10 +104,11 @@ class ThreatModel:
             graph = "every attacked sample is joined to it by itself, after it was solved"
         changed = "perturbed too" if self.perturbs_base else "left as it is"
         search = "exact" if self.exact_neighbours else "approximate"
+        return f"The base is {self.base}, {changed}; {graph}; neighbours are {search}"
+
+    def describe(self) -> str:
+        """One sentence, with what the attacker follows."""
         chosen = "chosen anew at every step"
         if self.neighbours is Neighbours.FIXED:
             chosen = "held as the clean samples have them while the attack is made"
-        return (
-            f"The base is {self.base}, {changed}; {graph}; neighbours are {search} and {chosen}; "
-            f"the gradient is {self.gradient}, in {self.dtype}."
-        )
+        return f"{self.in_the_graph()} and {chosen}; the gradient is {self.gradient}, in {self.dtype}."
