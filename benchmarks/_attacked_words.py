@@ -103,7 +103,7 @@ def comparisons(known: Known) -> str:
     differ = [(title, p) for title, found, p in made if found != "level"]
     near = ", ".join(f"{title} (p = {p:.3f})" for title, p in differ if p > NEAR)
     return (
-        f"There are {len(made)} such comparisons of several seeds on this page, and {len(differ)} of them show a "
+        f"There are {len(made)} such comparisons of worst cases on this page, and {len(differ)} of them show a "
         f"difference. Were all heads equal, about {LEVEL_OF_TEST * len(made):.1f} would by chance. "
         + (f"Nearest to the limit of {LEVEL_OF_TEST}: {near}." if near else "None is near the limit.")
     )
