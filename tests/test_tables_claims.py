@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import re
+import statistics
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -251,3 +252,36 @@ def test_cw_needs_something_to_compare(module: ModuleType) -> None:
     attack = {"attack": "cw", "error": 0.1, "natural": 0.1, "mean_l2": 0.0}
     assert standard({"groups": [{"attacks": [attack]}]}, "cw") is None  # it has fooled nobody
     assert standard({"groups": [{"attacks": [attack | {"error": 0.6}]}]}, "cw")[0] == pytest.approx(60.0)
+
+
+def test_the_first_lines_of_the_page_hold(module: ModuleType) -> None:
+    """What docs/robustness.md says in words before its tables, by the records as they are."""
+    text = (module.ROOT / "docs" / "robustness.md").read_text(encoding="utf-8")
+    page = " ".join(text.partition("**After natural training**")[0].split())
+    known = module.known()
+    worst = {
+        training: module.Contest(known.worst, "mnist", training) for training in ("robust", "natural, as in the paper")
+    }
+    assert "After the paper's natural training on MNIST a GLL is far more robust than a linear layer or an MLP" in page
+    assert worst["natural, as in the paper"].answers[1] == "yes"
+    assert "After adversarial training a GLL is not more robust**, and at the ε of the training it is weaker" in page
+    for contest in module.contests(known.worst, "robust"):
+        assert contest.answers[1] == "weaker"
+        assert "yes" not in contest.answers[2]
+    assert "At a tenth of that rate a linear layer leads: it is then more robust than a GLL of either training" in page
+    gll = [
+        statistics.fmean(module.Contest(known.worst, "mnist", training).values("GLL", "worst case at 1x, alone"))
+        for training in ("natural", "natural, as in the paper")
+    ]
+    linear = module.Contest(known.worst, "mnist", "natural").values("linear", "worst case at 1x, alone")
+    assert statistics.fmean(linear) < min(gll)
+
+
+def test_more_pgd_levels_off_below_autoattack(module: ModuleType) -> None:
+    """What is said below the table of efforts on FashionMNIST."""
+    rows = json.loads((module.ROOT / "benchmarks" / "results" / "effort-fashion.json").read_text())["rows"]
+    contest = module.Contest(module.known().worst, "fashionmnist", "robust")
+    (run,) = (record for record in contest.records["GLL"] if record["seed"] == 0)
+    auto = module.strongest(run["more"]["alone"], 0.1, module.ATTACKS["AutoAttack with every class in sight"])
+    assert max(row["error"] for row in rows) < auto
+    assert max(row["error"] for row in rows) - rows[0]["error"] < 0.02
