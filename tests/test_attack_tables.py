@@ -99,7 +99,7 @@ def test_whose_gradient_the_checks_follow() -> None:
     at = {"eps": 0.1, "samples": 9, "graph": "each query alone beside a base of 20", "stand_ins": True}
     says = [about_checks({"checks_at": at | more, "groups": []})[0] for more in ({}, {"through_graph": True})]
     own, end = (
-        "Their own attacks follow the model's own gradient",
+        "The checks' own attacks follow the model's own gradient",
         "and stand-ins for it, at ε = 0.1 of the range, on 9 samples, each query alone beside a base of 20.",
     )
     assert says == [f"{own} {end}", f"{own} (through its graph, not that of the layer it was trained by) {end}"]

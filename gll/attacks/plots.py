@@ -150,15 +150,19 @@ def _panels_in(summary: Mapping[str, Any], norm: str, places: dict[str, int]) ->
 def best_of(lines: Mapping[str, Sequence[tuple[float, float]]]) -> list[str]:
     """The attacks with the largest errors, at the ε where the most were made; of several such ε at the largest.
 
+    Where they are as good there, as where all errors are 100 %, those that are better at other ε come first.
+
     >>> best_of({"a": [(0.1, 0.3)], "b": [(0.1, 0.4)], "c": [(0.1, 0.1)], "d": [(0.1, 0.2)], "far": [(0.9, 1.0)]})
     ['b', 'a', 'd']
     """
     made = Counter(eps for points in lines.values() for eps, _ in points if eps > 0)
     where = max(made, key=lambda eps: (made[eps], eps), default=0.0)
-    errors = {
-        name: max((error for eps, error in points if eps == where), default=-1.0) for name, points in lines.items()
-    }
-    return sorted(errors, key=lambda name: -errors[name])[:BEST]
+
+    def rank(name: str) -> tuple[float, float]:
+        there = max((error for eps, error in lines[name] if eps == where), default=-1.0)
+        return there, sum(error for _, error in lines[name])
+
+    return sorted(lines, key=rank, reverse=True)[:BEST]
 
 
 def in_words(name: str) -> str:

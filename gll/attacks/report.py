@@ -101,8 +101,8 @@ def about_checks(summary: Mapping[str, Any]) -> list[str]:
     by = " (through its graph, not that of the layer it was trained by)" if at.get("through_graph") else ""
     where = f"at ε = {at['eps']:.4g} {unit}, on {counted(at['samples'], 'sample')}{graph}"
     return [
-        f"Their own attacks follow the model's own gradient{by}{also}, {where}.",
-        "They also look at what the attacks of the tables have found.",
+        f"The checks' own attacks follow the model's own gradient{by}{also}, {where}.",
+        "The checks also look at what the attacks of the tables have found.",
         "A line names the strongest attacks that it compares, the checks' own as such, and where its figure is from.",
         "The checks' own attacks are short, and are not in the worst case.",
         *exceeded(summary),

@@ -81,7 +81,8 @@ def graphs_as_list(threats: Iterable[ThreatModel]) -> list[str]:
     """What is in the graphs of results, as lines of a list in Markdown: each graph, and the gradients followed there.
 
     >>> own = ThreatModel("10 samples", dtype="float64")
-    >>> print(*graphs_as_list([own, own, replace(own, gradient="none")]), sep="\n")
+    >>> for line in graphs_as_list([own, own, replace(own, gradient="none")]):
+    ...     print(line)
     - The base is 10 samples, left as it is; all attacked samples are nodes of one graph with it; neighbours are exact.
         - judged in float64; gradients followed:
             - own
