@@ -285,3 +285,21 @@ def test_more_pgd_levels_off_below_autoattack(module: ModuleType) -> None:
     auto = module.strongest(run["more"]["alone"], 0.1, module.ATTACKS["AutoAttack with every class in sight"])
     assert max(row["error"] for row in rows) < auto
     assert max(row["error"] for row in rows) - rows[0]["error"] < 0.02
+
+
+def test_the_lead_of_a_gll_stands_after_more_effort(module: ModuleType) -> None:
+    """What is said below the table of efforts on MNIST, after the paper's natural training."""
+    record = json.loads((module.ROOT / "benchmarks" / "results" / "effort-mnist-natural.json").read_text())
+    found, samples = {row["source"]: row["error"] for row in record["rows"]}, record["config"]["samples"]
+    contest = module.Contest(module.known().worst, "mnist", "natural, as in the paper")
+    (before,) = (r["values"]["worst case at 1x, alone"] for r in contest.records["GLL"] if r["seed"] == 0)
+    auto = [error for name, error in found.items() if name.startswith("AutoAttack")]
+    pgd = [error for name, error in found.items() if name.endswith(("steps", "starts", "targets", "point", "points"))]
+    assert max(auto) == max(error for name, error in found.items() if name != "any of these")
+    assert max(auto) - min(auto) < 0.03
+    assert max(error for error in pgd if error not in auto) - pgd[0] < 0.05
+    chance = scipy.stats.binomtest(round(max(auto) * samples), samples, before / 100, "greater").pvalue
+    assert chance > 0.05
+    assert found.get("any of these", 0.0) - max(auto) < 0.05  # all of them together find little more
+    others = [statistics.fmean(contest.values(head, "worst case at 1x, alone")) for head in ("linear", "MLP")]
+    assert 100 * max(found.values()) < min(others) - 30
