@@ -195,7 +195,10 @@ class Findings:
 
     def compared(self, page: str = "") -> str:
         """A line for every experiment and scale that was run, with a link to its section where the page has one."""
-        lines = ["| experiment | scale | cells | agrees within, or by chance | means beside the paper's |", "|---|---|---|---:|---|"]
+        lines = [
+            "| experiment | scale | cells | agrees within, or by chance | means beside the paper's |",
+            "|---|---|---|---:|---|",
+        ]
         for name, states in self.states.items():
             for scale, shown in states.items():
                 if shown.found:
