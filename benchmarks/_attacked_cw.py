@@ -42,8 +42,8 @@ def found_by(contest: Contest, head: str, name: str) -> list[tuple[float, float]
 
 
 def strongest_cw(contest: Contest, head: str) -> list[tuple[float, float]]:
-    """With every class in sight, where a head has a graph."""
-    return found_by(contest, head, SIGHT) or found_by(contest, head, OWN)
+    """With every class in sight for a graph, whose own gradient says little; by its own gradient for other heads."""
+    return found_by(contest, head, SIGHT if head == OURS else OWN)
 
 
 def further(contest: Contest) -> str:
@@ -84,14 +84,16 @@ def claim(known: Known) -> str:
             numbers = {h: shown_mean([away for _, away in strongest_cw(contest, h)], 2) for h in contest.heads}
             told = ", ".join(f"{name} {number}" for name, number in numbers.items())
             parts.append(f"**{word}** on {NAMES[contest.data]} after {HOW[contest.training]}: {told}")
-            means = [statistics.fmean(share for share, _ in found_by(contest, OURS, n)) for n in (OWN, SIGHT)]
-            shares.append(means)
+            found = [[share for share, _ in found_by(contest, OURS, n)] for n in (OWN, SIGHT)]
+            shares += [list(map(statistics.fmean, found))] if all(found) else []
     if not parts:
         return NOT_YET
-    own, sight = ([pair[i] for pair in shares] for i in (0, 1))
-    seen = f"by its own gradient CW fools {min(own):.0f} to {max(own):.0f} % of a GLL's images, with every class in"
-    seen += f" sight {min(sight):.0f} to {max(sight):.0f} %"
-    return f"{'; '.join(parts)} (L2 distance of those fooled; {seen}){paper_form()}"
+    seen = "L2 distance of those fooled, what holds out is not counted"
+    if shares:
+        own, sight = ([pair[i] for pair in shares] for i in (0, 1))
+        seen += f"; by its own gradient CW fools {min(own):.0f} to {max(own):.0f} % of a GLL's images, with every class"
+        seen += f" in sight {min(sight):.0f} to {max(sight):.0f} %"
+    return f"{'; '.join(parts)} ({seen}){paper_form()}"
 
 
 def paper_form() -> str:

@@ -21,7 +21,8 @@ except PackageNotFoundError:  # a checkout on the path that is not installed
 
     _project = Path(__file__).resolve().parents[1] / "pyproject.toml"
     _told = tomllib.loads(_project.read_text(encoding="utf-8")) if _project.is_file() else {}
-    __version__ = str(_told.get("project", {}).get("version", "0.0.0"))
+    _ours = _told.get("project", {})
+    __version__ = str(_ours.get("version", "0.0.0")) if _ours.get("name") == "gll" else "0.0.0"
 
 
 if not TYPE_CHECKING:  # else every name would pass for a checker of types

@@ -147,7 +147,7 @@ class Contest:
     @property
     def heads(self) -> list[str]:
         """Those of the question that were run, a GLL among them and another; else none."""
-        found = [head for head in (OURS, *OTHERS) if self.values(head, AT[2])]
+        found = [head for head in (OURS, *OTHERS) if all(self.values(head, figure) for figure in AT.values())]
         return found if OURS in found and len(found) > 1 else []
 
     @property
