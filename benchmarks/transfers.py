@@ -60,7 +60,8 @@ class Subject:
         config = self.run.config
         self.head, self.seed, self.name = config.model.head, config.seed, f"{config.model.head}, seed {config.seed}"
         data = data_of(self.run, torch.device(device))
-        self.about = (data.name, config.adversarial.eps, config.adversarial.against)
+        how = f"{config.train.epochs} epochs, {config.train.optimizer} {config.train.lr:g}, {config.train.schedule}"
+        self.about = (data.name, config.adversarial.eps, config.adversarial.against, how)
         victim = victim_of(self.run, base=base, queries=Queries.ALONE, exact_gradient=True, device=device)
         self.victim: nn.Module = victim.sharpened() if isinstance(victim, GraphVictim) else victim
         chosen = torch.randperm(len(data.test), generator=generator(0, "samples"))[:samples].to(device)
@@ -131,13 +132,13 @@ def main(
     subjects = [Subject(path, device, base, samples) for path in runs if (path / "result.json").is_file()]
     if len({subject.about for subject in subjects}) != 1:
         raise SystemExit("runs of one data set, trained alike, are asked for")
-    data, trained_at, against = subjects[0].about
+    data, trained_at, against, how = subjects[0].about
     rows: list[dict[str, Any]] = []
     for radius in map(float, eps.split(",")):
         for row in (efforts if effort else transfers)(subjects, radius):
             rows.append(row)
-            about = {"data": data, "trained_at": trained_at, "against": against, "base": base, "samples": samples}
-            about["seed"] = sorted({subject.seed for subject in subjects})
+            about = {"data": data, "training": how, "trained_at": trained_at, "against": against}
+            about |= {"base": base, "samples": samples, "seed": sorted({subject.seed for subject in subjects})}
             wall = round(time.perf_counter() - start, 1)
             write_json(json_file, environment(device) | {"config": about, "wall_s": wall, "rows": rows})
     table = Table("ε", "victim", "effort" if effort else "made on", "error, %")
