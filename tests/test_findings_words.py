@@ -96,6 +96,15 @@ CLAIMS: dict[str, Callable[[], bool]] = {
         relation(errors_without_attacks("GLL"), errors_without_attacks(other), 10_000) == "lower"
         for other in ("linear", "MLP")
     ),
+    "after a gentler training a linear layer is ahead": lambda: (
+        relation(worst("linear, natural"), worst("GLL, natural"), 1000) == "lower"
+    ),
+    "come in the paper's order, GLL before WNLL before MLP": lambda: all(
+        mean("emnist", f"resnet20, {labels}, GLL")
+        < mean("emnist", f"resnet20, {labels}, WNLL")
+        < mean("emnist", f"resnet20, {labels}, MLP")
+        for labels in ("2%", "20%", "whole")
+    ),
     "in the same order": lambda: all(
         g < w < m
         for network in ("resnet18", "resnet20")
