@@ -460,6 +460,6 @@ def test_the_attacks_of_the_checks_are_kept(tmp_path: Path) -> None:
 
 def test_a_check_is_a_line_of_json() -> None:
     check = Check("a", 0.5, False, "half of them")
-    expected = {"name": "a", "figure": 0.5, "passed": False, "meaning": "half of them", "tested": True}
+    expected = {"name": "a", "figure": 0.5, "passed": False, "meaning": "half of them", "tested": True, "enough": True}
     assert check.as_dict() == expected
     assert Ball("LInf", 0.1).pixels == 0.1

@@ -70,6 +70,23 @@ def test_the_worst_is_taken_sample_by_sample() -> None:
     assert [row["error"] for row in found.as_dict()["worst"]] == [0.4, 0.5]
 
 
+def test_a_number_is_a_radius_in_linf() -> None:
+    found = Evaluation(np.zeros(10, dtype=np.int64), (made([0], eps=0.1, linf=0.1), made([1], eps=0.2, linf=0.2)))
+    assert [found.worst(eps) for eps in (0.1, 0.2)] == [found.worst(Ball("LInf", eps)) for eps in (0.1, 0.2)]
+    assert found.fooled(0.1).tolist() == found.fooled(Ball("LInf", 0.1)).tolist()
+    with pytest.raises(ValueError, match="the radius of a ball must be ≥ 0"):
+        found.worst(-0.1)
+
+
+def test_what_was_found_is_shown_in_a_line() -> None:
+    outcomes = (made([0, 1], eps=0.1, linf=0.1), made([1, 2], eps=0.3, linf=0.3))
+    assert repr(outcomes[0]) == "<Outcome of A, eps 0.1: 10 samples, 20.0% wrong after>"
+    found = repr(Evaluation(np.zeros(10, dtype=np.int64), outcomes))
+    worst = "at worst 20.0% (L∞, ε = 0.1); at worst 30.0% (L∞, ε = 0.3)"
+    assert found == f"<Evaluation of 2 attacks on 10 samples; 0.0% wrong before; {worst}>"
+    assert repr(Evaluation(np.zeros(1, dtype=np.int64), ())) == "<Evaluation of 0 attacks on 1 sample>"
+
+
 def test_an_attack_without_a_radius_counts_where_it_is_inside() -> None:
     parts = (made([0], eps=0.1, linf=0.1), made([5, 6], eps=None, linf=0.2, l2=0.4))
     found = Evaluation(np.zeros(10, dtype=np.int64), parts)

@@ -12,6 +12,7 @@ import pytest
 from gll.attacks import checks
 from gll.attacks.checks import with_checks
 from gll.attacks.evaluate import Evaluation, Outcome
+from gll.attacks.footnotes import exceeded
 from gll.attacks.report import about_checks, report
 from gll.attacks.store import Cell, Kind
 from gll.attacks.tables import paper_grid
@@ -52,6 +53,23 @@ def test_in_the_same_graph_only() -> None:
     (shown,) = with_checks([found(10, table, ALONE)], [found(10, tried, JOINT)])
     assert "with_checks" not in shown["worst"][0]
     assert with_checks([found(10, table)], []) == [found(10, table).as_dict()]
+
+
+@pytest.mark.parametrize(
+    ("attack", "kind", "more", "advice"),
+    [
+        ("fgsm from the mlp head of the same run", "transfer", {}, "`--attacks strong --resume`"),  # as in the paper
+        ("square", "black box", {"queries": 9}, "`--attacks strong --resume`"),
+        ("pgd from a probe", "transfer", {"steps": 9, "restarts": 2}, "more `--steps` and `--restarts`"),
+    ],
+)
+def test_advice_has_an_effect(attack: str, kind: str, more: dict[str, Any], advice: str) -> None:
+    """More steps and restarts are of use to attacks that have them."""
+    settings = {"eps": 0.1, "norm": "LInf", **more}
+    low = {"with_checks": {"samples": 9, "table": 0.1, "error": 0.2}}
+    worst = {"norm": "LInf", "eps": 0.1, "error": 0.1, "by_kind": {kind: 0.1}} | low
+    (said,) = exceeded({"groups": [{"attacks": [{"attack": attack, "settings": settings}], "worst": [worst]}]})
+    assert said.endswith(f"try {advice}.")
 
 
 @pytest.mark.parametrize("weak", [True, False])

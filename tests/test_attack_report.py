@@ -12,8 +12,9 @@ from typer.testing import CliRunner
 from gll.attacks import plots
 from gll.attacks.footnotes import footnotes
 from gll.attacks.plots import draw_curves
+from gll.attacks.report import report
 from gll.attacks.sets import NAMES, SETS
-from gll.attacks.tables import attacks_grid
+from gll.attacks.tables import attacks_grid, checks_grid
 from gll.cli import app
 from tests.attacked_runs import attack, summary, trained_runs, without_pictures
 
@@ -76,6 +77,27 @@ def test_columns_without_a_figure_are_left_out() -> None:
     assert "zero gradients, % of those right" in attacks_grid(found(*plain)).head
 
 
+def test_autoattack_moves_only_what_it_fools() -> None:
+    figures = {"zero_gradients": None, "mean_linf": 0.01, "mean_squared_l2": 0.1, "seconds": 1.0, "threat": None}
+    about = {"samples": 9, "run": {"name": "a", "data": "digits", "about": "b"}, "checks": [], "notes": []}
+    for name, said in (("autoattack", True), ("autoattack-gradients with every class", True), ("pgd", False)):
+        page = report(found(cell(name, 0.1, **figures)) | about)
+        assert ("AutoAttack moves no image that it does not fool" in page[page.index("## Every attack") :]) is said
+
+
+def test_where_a_check_looked_is_said_once() -> None:
+    """In the line above the table; in the table only of a figure from elsewhere."""
+    at = {"eps": 0.1, "norm": "LInf", "samples": 40, "graph": "each query alone beside a base of 20"}
+    there = "(1.0% by a against 2.0% by b; L∞, ε = 0.1, 40 samples, each query alone beside a base of 20): hidden"
+    checks = [
+        {"name": "stand-in", "figure": 0.1, "passed": False, "meaning": meaning}
+        for meaning in (there, there.replace("40", "400"), "no attacks")
+    ]
+    meanings = [row[3] for row in checks_grid({"checks": checks, "checks_at": at}).rows]
+    assert meanings == ["(1.0% by a against 2.0% by b): hidden", there.replace("40", "400"), "no attacks"]
+    assert [row[3] for row in checks_grid({"checks": checks}).rows] == [check["meaning"] for check in checks]
+
+
 def test_every_name_is_in_the_help_and_on_the_page() -> None:
     out = CliRunner().invoke(app, ["attack", "--help"], env={"COLUMNS": "200", "NO_COLOR": "1"}).output
     text = " ".join(re.sub(r"[│╭╮╰╯─]", " ", out).split())
@@ -108,6 +130,22 @@ def test_curves_of_many_attacks_name_the_best(tmp_path: Path, monkeypatch: pytes
     assert len(faint) == 6
     coloured = [line.get_color() for line in axis.lines if str(line.get_color()).startswith("C")]
     assert len(set(coloured)) == len(coloured) == 3
+
+
+def test_curves_always_name_pgd_on_the_models_own_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where it is the weakest, which says that the model's gradient hides something."""
+    figures: list[Any] = []
+    monkeypatch.setattr(plots, "_save", lambda figure, path: figures.append(figure))
+    many = [cell(f"attack {i}", 0.3 + i / 20) for i in range(4)]
+    own = cell("pgd", 0.1, settings={"objective": "CrossEntropy"})
+    for loss in ({}, {"settings": {"objective": {"name": "CrossEntropy"}}}):
+        assert draw_curves({"a": found(*many, own, cell("pgd", 0.1, **loss))}, tmp_path / "a.png")
+        names = [text.get_text() for text in figures[-1].legends[0].texts]
+        assert "pgd, cross-entropy" in names
+        assert "attack 0" not in names
+    lent = own | {"threat": own["threat"] | {"gradient": "that of a surrogate"}}
+    assert draw_curves({"a": found(*many, lent)}, tmp_path / "a.png")
+    assert "pgd, cross-entropy" not in [text.get_text() for text in figures[-1].legends[0].texts]
 
 
 def test_a_note_is_said_once_and_the_graph_is_a_list(

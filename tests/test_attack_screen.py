@@ -16,7 +16,7 @@ from gll.attacks.evaluate import evaluate
 from gll.attacks.forecast import Forecast
 from gll.attacks.gradient import FGSM, PGD
 from gll.attacks.target import Request
-from gll.train.progress import Reporter
+from gll.train.progress import Reporter, clock
 from tests.attacked_runs import attack, summary, trained_runs, without_pictures
 
 FEW = ("--samples", "12", "--base", "40", "--eps", "0.1", "--steps", "2")
@@ -49,6 +49,10 @@ def test_a_plan_has_a_heading_once_and_the_answer_comes_last(runs: dict[str, Pat
     places = [graph.index(words) for words in ("Errors in percent", "Checks that distrust", "every attack by itself")]
     assert places == sorted(places)
     assert "## Every attack" in (tmp_path / "b" / "report.md").read_text()
+    found = summary(tmp_path / "b")
+    assert found["checks_at"]["seconds"] > 0
+    for seconds, what in ((found["wall_s"], "attacks"), (found["checks_at"]["seconds"], "checks")):
+        assert f"{clock(seconds)} of {what}" in graph
 
 
 def test_an_attack_ends_with_one_line() -> None:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from gll.attacks import DLR, FGSM, PGD, Margin, Square
-from gll.attacks.checks import run_checks
+from gll.attacks.checks import reaches_all_errors, run_checks
 from gll.attacks.errors import Errors
 from gll.attacks.evaluate import Evaluation, evaluate
 from gll.attacks.features import FeatureAttack
@@ -22,12 +22,14 @@ from gll.attacks.signs import (
     COMPARED,
     RULE,
     Check,
+    at_most,
     beats,
     judged_again,
     losses_disagree,
     objective_of,
     stand_ins_beat_own_gradient,
 )
+from gll.attacks.tables import checks_grid
 from gll.attacks.threat import Queries, ThreatModel
 from gll.attacks.transfer import Apart, EveryClass, FixedNeighbours, Transfer
 from gll.data import load
@@ -179,6 +181,37 @@ def test_older_checks_are_made_again() -> None:
     (masked,) = (Errors.from_dict(group) for group in stored(plain=0.02, margin=0.09, sight=0.05)["groups"])
     assert not losses_disagree([masked]).passed
     assert stand_ins_beat_own_gradient([masked]).passed
+
+
+def test_within_chance_is_neither_passed_nor_failed() -> None:
+    """Ten samples against three, of forty: by far more than a quarter, and yet it may be chance."""
+    (group,) = stored(plain=0.075, sight=0.25)["groups"]
+    verdicts = []
+    for samples in (40, 400):  # the same errors of more samples do tell
+        check = stand_ins_beat_own_gradient([Errors.from_dict(group | {"samples": samples, "natural": 0.0})])
+        rows = checks_grid({"checks": [check.as_dict()]}).rows
+        verdicts.append((check.passed, check.enough, rows[0][1]))
+    assert verdicts == [(True, False, "too few samples"), (False, True, "FAILED")]
+    few, clear = (
+        losses_disagree([replace(Errors.from_dict(one), samples=40, natural=0.0)])
+        for one in (stored(plain=0.2, margin=margin)["groups"][0] for margin in (0.275, 0.25))
+    )
+    assert "too few to tell from chance" in few.meaning
+    assert (clear.passed, clear.enough, "too few" in clear.meaning) == (True, True, False)  # no more than a quarter
+
+
+def test_one_or_two_samples_are_neither() -> None:
+    """Of a share that is too large, but by fewer than three samples."""
+    checks = [at_most(0.02, "single step", share, "", "", 30) for share in (0.0, 1 / 30, 3 / 30)]
+    checks += [reaches_all_errors({1.0: reached}, 30) for reached in (1.0, 29 / 30, 27 / 30)]
+    verdicts = [row[1] for row in checks_grid({"checks": [check.as_dict() for check in checks]}).rows]
+    assert verdicts == 2 * ["passed", "too few samples", "FAILED"]
+    assert reaches_all_errors({1.0: 0.98}, 100).enough  # two of a hundred are not above the limit, however rounded
+
+
+def test_a_check_that_was_stored_before_has_two_verdicts() -> None:
+    rows = checks_grid({"checks": stored()["checks"]}).rows
+    assert [row[1] for row in rows] == ["FAILED", "passed", "FAILED"]
 
 
 @pytest.mark.parametrize("missing", ["plain", "margin", "square", "sight"])

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+import sklearn
 import torch
 from safetensors.torch import save_file
 
@@ -129,7 +132,15 @@ def test_environment(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     run.note_resume()
     record = json.loads((run.directory / "environment.json").read_text())
     assert record["started"]["versions"]["torch"] == torch.__version__
+    assert record["started"]["versions"]["scikit-learn"] == sklearn.__version__
     assert [e["commit"] for e in record["resumed"]] == ["abc"]
+
+
+def test_a_run_does_not_wait_for_scikit_learn() -> None:
+    """Of which it records the version, and no more."""
+    code = "import sys; from gll.train.runs import environment; environment(); print('sklearn' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.stdout == "False\n", done.stderr[-2000:]
 
 
 def test_tensorboard(run: Run) -> None:

@@ -4,7 +4,8 @@ An attack that fails says nothing by itself: the model may be robust, or its gra
 hidden gradient gives itself away. Each check looks for one sign of it, and is a line of the report with its figure and
 what that means. Passing all of them proves nothing; failing one means that the error under attack is too low, or that
 of some attacks. A share of samples above its limit fails from three samples on: one of thirty is nothing to judge by;
-where one attack does better than another, `beats` in `signs.py` says when that counts.
+where one attack does better than another, `beats` in `signs.py` says when that counts. What is too large, but by too
+few samples to fail, has not passed either: the report says *too few samples*.
 
 | check | sign of trouble |
 |---|---|
@@ -51,6 +52,7 @@ from gll.attacks.signs import (
     objective_of,
     single_step_beats_multi_step,
     stand_ins_beat_own_gradient,
+    too_few,
     transfer_or_black_box_beats_white_box,
 )
 from gll.attacks.square import Square
@@ -58,6 +60,7 @@ from gll.attacks.store import PER_SAMPLE, Kind, Store
 from gll.attacks.transfer import EveryClass
 from gll.data.random import own_random_state
 from gll.train.progress import Reporter
+from gll.words import counted
 
 SAMPLES, STEPS, QUERIES = 100, 20, 200  # of the attacks of the checks
 SAME = 1e-3  # probabilities that differ by less are the same: a GPU rounds differently for another batch
@@ -154,12 +157,11 @@ def reaches_all_errors(errors: Mapping[float, float], samples: int | None = None
     figure = reached[-1]
     grown = ", ".join(f"{error:.1%} at {eps:.4g}" for eps, error in zip(radii, reached, strict=True))
     failed = exceeds(1 - figure, FEW, samples)
+    few = too_few(1 - figure, FEW, samples)
+    more = ", though every image is allowed there: the attack, not the model, is weak" if failed else ""
+    more = f": {counted(round((1 - figure) * (samples or 0)), 'sample')} less, too few to tell" if few else more
     return Check(
-        "all errors",
-        figure,
-        not failed,
-        f"the error grows with ε to {figure:.1%} ({grown})"
-        + (", though every image is allowed there: the attack, not the model, is weak" if failed else ""),
+        "all errors", figure, not failed, f"the error grows with ε to {figure:.1%} ({grown}){more}", enough=not few
     )
 
 

@@ -81,7 +81,8 @@ def run_attack(request: Request, console: Console) -> int:
         elif part:
             console.print(Text(part), soft_wrap=True)
     where = f"every attack by itself: {out / 'report.md'}, pictures and figures beside it"
-    console.print(Text(f"{clock(summary['wall_s'])} of attacks; {where}"), soft_wrap=True)
+    took = f"{clock(summary['wall_s'])} of attacks, {clock(summary['checks_at']['seconds'])} of checks"
+    console.print(Text(f"{took}; {where}"), soft_wrap=True)
     return 0
 
 
@@ -131,6 +132,7 @@ def attack_run(request: Request, out: Path, reporter: Reporter, *, typed: bool =
     checks, tried = _checks(target, groups, out, reporter)
     shown = with_checks(groups, tried)
     summary = _summary(target, groups, shown, checks, notes) | {"poison": poison_base(target, out, reporter)}
+    summary["checks_at"]["seconds"] = _seconds(tried)
     found = [f"{cell} was begun and is not finished: it is in no table" for cell in unfinished]
     found += parts_left_out(summary)
     for line in found:
@@ -263,10 +265,14 @@ def _summary(
         "checks_at": _checks_at(target),
         "test": target.tested(),
         "notes": list(notes),
-        "wall_s": round(sum(o.seconds for g in groups for o in g.outcomes), 3),
+        "wall_s": _seconds(groups),
         "environment": environment(),
         "written": time.strftime("%Y-%m-%d", time.gmtime()),
     }
+
+
+def _seconds(groups: Sequence[Evaluation]) -> float:
+    return round(sum(outcome.seconds for group in groups for outcome in group.outcomes), 3)
 
 
 def _norm(target: Target) -> str:

@@ -32,6 +32,7 @@ from gll.attacks.store import Cell, Chunk, Kind, Pictures, Store, plain
 from gll.attacks.threat import ThreatModel
 from gll.data.random import derived_seed, generator, own_random_state
 from gll.train.progress import Reporter
+from gll.words import counted
 
 PICTURES = 8
 """How many attacked images are kept of a cell."""
@@ -51,6 +52,10 @@ class Outcome:
     cell: Cell
     chunks: tuple[Chunk, ...]
     of_checks: bool = False
+
+    def __repr__(self) -> str:
+        name = describe(self.cell.attack, self.cell.settings)
+        return f"<Outcome of {name}: {counted(len(self.success), 'sample')}, {self.error:.1%} wrong after>"
 
     def _joined(self, name: str) -> NDArray[Any]:
         return np.concatenate([getattr(chunk, name) for chunk in self.chunks])
@@ -157,6 +162,12 @@ class Evaluation:
     outcomes: tuple[Outcome, ...]
     threat: ThreatModel | None = None
 
+    def __repr__(self) -> str:
+        many = f"{counted(len(self.outcomes), 'attack')} on {counted(len(self.labels), 'sample')}"
+        before = [f"{self.natural:.1%} wrong before"] if self.outcomes else []
+        worst = [f"at worst {self.worst(ball):.1%} ({ball})" for ball in self.balls]
+        return f"<Evaluation of {'; '.join([many, *before, *worst])}>"
+
     @property
     def natural(self) -> float:
         """Share of samples that are classified wrongly without an attack."""
@@ -172,14 +183,20 @@ class Evaluation:
         found = found - {None} or {outcome.ball for outcome in self.outcomes}
         return tuple(sorted(ball for ball in found if ball is not None))
 
-    def fooled(self, ball: Ball, *kinds: Kind) -> NDArray[np.bool_]:
-        """Which samples an attack of one of these kinds has fooled inside the ball; no kinds: any attack."""
+    def fooled(self, ball: Ball | float, *kinds: Kind) -> NDArray[np.bool_]:
+        """Which samples an attack of one of these kinds has fooled inside the ball; no kinds: any attack.
+
+        Args:
+            ball: where; a number is an ε in L∞ and in pixel units, as it is in `PGD(0.1)`.
+            kinds: of the attacks.
+        """
+        ball = ball if isinstance(ball, Ball) else Ball("LInf", ball)
         chosen = [outcome.inside(ball) for outcome in self.outcomes if not kinds or outcome.cell.kind in kinds]
         none: NDArray[np.bool_] = np.zeros(len(self.labels), dtype=np.bool_)
         return np.logical_or.reduce([none, *chosen])
 
-    def worst(self, ball: Ball) -> float:
-        """The robust error: the share of samples that some attack has fooled inside the ball."""
+    def worst(self, ball: Ball | float) -> float:
+        """The robust error: the share of samples that some attack has fooled inside the ball, as in `fooled`."""
         return float(self.fooled(ball).mean())
 
     def as_dict(self) -> dict[str, Any]:

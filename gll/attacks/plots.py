@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from gll.attacks.balls import Ball
 from gll.attacks.evaluate import describe
 from gll.attacks.graphs import graph_of
+from gll.attacks.objectives import CrossEntropy
 from gll.attacks.sets import PROTOCOLS
 from gll.attacks.tables import carlini_wagner, errors_at, figures_at, graphs_of, in_earnest, norm_of, norms, radii
 from gll.files import complete_file
@@ -27,7 +28,7 @@ Summaries = Mapping[str, Mapping[str, Any]]
 STYLES = ("-o", "--s", ":^", "-.v")
 LOSSES = {"CrossEntropy": "cross-entropy", "Margin": "margin"}
 TRAINED, TABLE = "ε of the training", "ε of the paper's table"
-BEST = 3  # attacks that have a colour and a name in the curves of one run; more are hard to tell apart
+BEST = 3  # attacks that have a colour and a name in the curves of one run; many more are hard to tell apart
 OTHERS = "other attacks"
 BY_EPS, BY_C = {"LInf": "ε, of the range", "L2": "ε, L2"}, "c"
 
@@ -76,7 +77,8 @@ class Panel:
 def draw_curves(summaries: Summaries, path: Path) -> bool:
     """Error against ε and against c (CW): all attacks on one run, or the columns of the paper's table of several runs.
 
-    Of the attacks on one run the best three have a name and a colour.
+    Of the attacks on one run the best three have a name and a colour, and PGD on the model's own loss: how far it is
+    below the others says how much of the error its gradient hides.
 
     Args:
         summaries: by what to call them.
@@ -122,6 +124,7 @@ def _panels_in(summary: Mapping[str, Any], norm: str, places: dict[str, int]) ->
     """The error of every attack against its ε, in one norm; names that have no place yet get the next one."""
     several = len(graphs_of(summary)) > 1
     lines: dict[str, list[tuple[float, float]]] = {}
+    own: dict[str, None] = {}
     for group in summary["groups"]:
         where = f" ({graph_of(group)})" if several else ""
         for cell in group["attacks"]:
@@ -132,12 +135,14 @@ def _panels_in(summary: Mapping[str, Any], norm: str, places: dict[str, int]) ->
                     settings.pop("steps", None)
                 name = in_words(describe(cell["attack"], settings)) + where
                 lines.setdefault(name, [(0.0, cell["natural"])]).append((eps, cell["error"]))
+                if _on_own_loss(cell):
+                    own[name] = None
     at = [(eps, figures_at(summary, eps, norm)) for eps in radii(summary, norm)]
     worst = [(eps, error) for eps, found in at if (error := found["worst case"].error) is not None]
     natural = at[0][1]["natural"].error if at else None
     if not lines:
         return []
-    best = best_of(lines)
+    best = [*best_of(lines), *own]
     drawn = [Line(OTHERS, sorted(points), faint=True) for name, points in lines.items() if name not in best]
     drawn += [Line(name, sorted(lines[name]), places.setdefault(name, len(places))) for name in lines if name in best]
     graph = next((found["worst case"].graph for _, found in at), "")
@@ -163,6 +168,14 @@ def best_of(lines: Mapping[str, Sequence[tuple[float, float]]]) -> list[str]:
         return there, sum(error for _, error in lines[name])
 
     return sorted(lines, key=rank, reverse=True)[:BEST]
+
+
+def _on_own_loss(cell: Mapping[str, Any]) -> bool:
+    """Whether it is PGD on cross-entropy by the model's own gradient; a graph with a surrogate lends another's."""
+    objective, threat = cell["settings"].get("objective"), cell.get("threat")
+    loss = objective["name"] if isinstance(objective, Mapping) else objective
+    own = threat is None or threat.get("gradient", "own") == "own"
+    return bool(cell["attack"] == "pgd" and loss == CrossEntropy.__name__ and own)
 
 
 def in_words(name: str) -> str:

@@ -29,6 +29,10 @@ from gll.attacks.tables import (
 from gll.attacks.threat import ThreatModel
 from gll.words import counted
 
+AUTOATTACK_MOVES = (
+    "AutoAttack moves no image that it does not fool, nor one that is wrong without it: these count as 0 in its means."
+)
+
 
 def report(summary: Mapping[str, Any]) -> str:
     """All of it as a page in Markdown."""
@@ -46,6 +50,8 @@ def report(summary: Mapping[str, Any]) -> str:
     if any(map(_rounded, cells)):
         lines += ["They are counted as the model is used. A graph in float32 has rounding where there is no gradient,"]
         lines += ["so its share may be larger than the figure; the check looks in float64."]
+    if any("autoattack" in cell["attack"] for cell in cells):
+        lines += ["", AUTOATTACK_MOVES]
     parts = parts_grid(summary)
     if parts.rows:
         lines += ["", "## Parts of AutoAttack", "", "The error in percent after each part, which goes on with what the"]
@@ -103,7 +109,7 @@ def about_checks(summary: Mapping[str, Any]) -> list[str]:
     return [
         f"The checks' own attacks follow the model's own gradient{by}{also}, {where}.",
         "The checks also look at what the attacks of the tables have found.",
-        "A line names the strongest attacks that it compares, the checks' own as such, and where its figure is from.",
+        "A line names the strongest attacks that it compares, the checks' own as such, and if made elsewhere, where.",
         "The checks' own attacks are short, and are not in the worst case.",
         *exceeded(summary),
     ]

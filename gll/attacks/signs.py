@@ -36,9 +36,11 @@ class Check:
     Args:
         name: what was looked at.
         figure: what was found.
-        passed: whether that is as it should be; also where nothing was tested.
+        passed: whether that is as it should be; also where nothing was tested, or too few samples to tell.
         meaning: what the figure is, and what follows from it.
         tested: whether there was something to test; if not, the figure says nothing.
+        enough: whether there were samples enough: if not, the figure is too large, but by so few that it may be chance,
+            and the check has neither passed nor failed.
     """
 
     name: str
@@ -46,11 +48,12 @@ class Check:
     passed: bool
     meaning: str
     tested: bool = True
+    enough: bool = True
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         values = {"name": self.name, "figure": self.figure, "passed": self.passed, "meaning": self.meaning}
-        return {**values, "tested": self.tested}
+        return {**values, "tested": self.tested, "enough": self.enough}
 
 
 @final
@@ -79,6 +82,13 @@ class Found:
         """Whether it does so clearly."""
         return beats(self.this.error, self.that.error, self.errors.natural, self.errors.samples)
 
+    @property
+    def may_beat(self) -> bool:
+        """Whether it does so, but not beyond chance: more samples would tell."""
+        return not self.beats and a_quarter_more(
+            self.this.error, self.that.error, self.errors.natural, self.errors.samples
+        )
+
     def __str__(self) -> str:
         """Both attacks; ball, samples, graph."""
         graph = graph_in_words(self.that.cell.threat, self.that.cell.chunk)
@@ -106,8 +116,23 @@ def beats(error: float, other: float, natural: float, samples: int) -> bool:
     >>> beats(0.04, 0.0, 0.0, samples=100), beats(0.05, 0.0, 0.0, samples=100)
     (False, True)
     """
-    more, less = (max(0, round(samples * (share - natural))) for share in (error, other))
-    return more > MORE * less and more - less > DEVIATIONS * math.sqrt(more + less)
+    more, less = (_found(share, natural, samples) for share in (error, other))
+    beyond_chance = more - less > DEVIATIONS * math.sqrt(more + less)
+    return a_quarter_more(error, other, natural, samples) and beyond_chance
+
+
+def a_quarter_more(error: float, other: float, natural: float, samples: int) -> bool:
+    """Whether an attack has found over a quarter more samples than another, be it by chance; see `beats`.
+
+    >>> a_quarter_more(0.25, 0.075, 0.0, samples=40), beats(0.25, 0.075, 0.0, samples=40)  # 10 against 3
+    (True, False)
+    """
+    return _found(error, natural, samples) > MORE * _found(other, natural, samples)
+
+
+def _found(error: float, natural: float, samples: int) -> int:
+    """How many samples an attack has found."""
+    return max(0, round(samples * (error - natural)))
 
 
 def transfer_or_black_box_beats_white_box(every: Iterable[Errors]) -> Check:
@@ -226,13 +251,23 @@ def at_most(limit: float, name: str, figure: float, found: str, follows: str, sa
     """
     if exceeds(figure, limit, samples):
         return Check(name, figure, False, f"{found}: {follows}")
-    more = f": {counted(round(figure * (samples or 0)), 'sample')}, too few to tell" if figure > limit else ""
-    return Check(name, figure, True, f"{found}{more}")
+    few = too_few(figure, limit, samples)
+    more = "" if not few else f": {counted(round(figure * (samples or 0)), 'sample')}, too few to tell"
+    return Check(name, figure, True, f"{found}{more}", enough=not few)
 
 
 def exceeds(figure: float, limit: float, samples: int | None = None) -> bool:
     """Whether a figure is above its limit; a share of samples also by three of them (or by all, of one or two)."""
     return figure > limit and (samples is None or round(figure * samples) >= min(LEAST, samples))
+
+
+def too_few(figure: float, limit: float, samples: int | None = None) -> bool:
+    """Whether a figure is above its limit, but not by samples enough to fail; rounding does not count.
+
+    >>> too_few(1 / 30, 0.02, 30), too_few(1 - 0.98, 0.02, 100), too_few(3 / 30, 0.02, 30)
+    (True, False, False)
+    """
+    return figure > limit + 1e-9 and not exceeds(figure, limit, samples)
 
 
 def objective_of(cell: Cell) -> str | None:
@@ -267,4 +302,7 @@ def _better(
         return Check(name, 0.0, True, untested, tested=False)
     largest = max(found, key=lambda one: (one.beats, one.figure))
     told = f"{words.format(f'{largest.figure:+.1%}')} ({largest})"
-    return Check(name, largest.figure, not largest.beats, f"{told}: {follows}" if largest.beats else told)
+    if largest.beats:
+        return Check(name, largest.figure, False, f"{told}: {follows}")
+    more = ": over a quarter more, but too few to tell from chance; more samples may" if largest.may_beat else ""
+    return Check(name, largest.figure, True, f"{told}{more}", enough=not largest.may_beat)

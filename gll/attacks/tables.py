@@ -17,9 +17,11 @@ from typing import Any, final
 from rich.table import Table
 from rich.text import Text
 
+from gll.attacks.balls import Ball
 from gll.attacks.evaluate import describe
 from gll.attacks.graphs import as_in_the_paper, graph_of
 from gll.attacks.kinds import sees_otherwise
+from gll.words import counted
 
 COLUMNS = ("natural", "FGSM", "IFGSM", "CW", "worst case", "transfer", "AutoAttack")
 BY_EPS = tuple(column for column in COLUMNS if column != "CW")
@@ -269,13 +271,33 @@ def attacks_grid(summary: Mapping[str, Any]) -> Grid:
 
 
 def checks_grid(summary: Mapping[str, Any]) -> Grid:
-    """Every check in a row."""
-    rows = []
+    """Every check in a row.
+
+    Where a figure is from is left out where the lines above the table (`about_checks`) say the same.
+    """
+    rows, where = [], _checked_where(summary)
     for check in summary["checks"]:
-        tested = check.get("tested", True)
-        verdict = ("passed" if check["passed"] else "FAILED") if tested else "not tested"
-        rows.append((check["name"], verdict, f"{check['figure']:.3g}" if tested else NONE, check["meaning"]))
+        tested, meaning = check.get("tested", True), check["meaning"].replace(f"; {where})", ")")
+        rows.append((check["name"], _verdict(check), f"{check['figure']:.3g}" if tested else NONE, meaning))
     return Grid("Checks that distrust these numbers", ("check", "", "figure", "meaning"), tuple(rows), left=4)
+
+
+def _verdict(check: Mapping[str, Any]) -> str:
+    """A check in a word or three; those that were stored before there was a third verdict have two."""
+    if not check.get("tested", True):
+        return "not tested"
+    if not check["passed"]:
+        return "FAILED"
+    return "passed" if check.get("enough", True) else "too few samples"
+
+
+def _checked_where(summary: Mapping[str, Any]) -> str:
+    """Where the checks' own attacks were made, in the words of a line of the checks."""
+    at = summary.get("checks_at")
+    if at is None:
+        return ""
+    graph = f", {at['graph']}" if at["graph"] else ""
+    return f"{Ball(at.get('norm', 'LInf'), at['eps'])}, {counted(at['samples'], 'sample')}{graph}"
 
 
 def poison_grid(summary: Mapping[str, Any]) -> Grid:

@@ -28,12 +28,12 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, final
 
 import numpy
 import scipy
-import sklearn
 import torch
 from safetensors import safe_open
 from torch import Tensor
@@ -329,6 +329,6 @@ def environment(besides: Sequence[str] = ()) -> dict[str, Any]:
             "cuda": torch.version.cuda,
             "numpy": numpy.__version__,
             "scipy": scipy.__version__,
-            "scikit-learn": sklearn.__version__,
+            "scikit-learn": version("scikit-learn"),  # to import it takes a second
         },
     }
