@@ -40,7 +40,7 @@ def test_a_worst_case_that_no_attacker_reaches_at_once() -> None:
     pgd, other = cell("pgd", 0.3), cell("pgd with every class", 0.45)
     shared = (
         "Queries share a graph: the worst case takes each sample from another batch, which no attacker can send at once"
-        "; the best single attack, one batch, fools 45.00 % at ε = 0.1."
+        "; the best single attack fools 45.00 % at ε = 0.1."
     )
     assert shared in footnotes(found(pgd, other))
     one = footnotes(found(pgd, other, worst=0.45))  # which a single attack reaches

@@ -46,7 +46,7 @@ def footnotes(summary: Mapping[str, Any]) -> list[str]:
     if group is not None and group["worst"]:
         lines += [WORST, *_no_single_batch(group), *_asked(group)]
     columns = {column for norm in norms(summary) for column in paper_grid(summary, norm).head}
-    if EVERY_CLASS in columns:
+    if columns >= {EVERY_CLASS, "AutoAttack"}:
         lines += [AUTOATTACK]
     if exceeded(summary):
         lines += [f"{MORE.strip()} too low: the attacks of the checks fool more of the same samples, see below."]
@@ -66,7 +66,7 @@ def _no_single_batch(group: Mapping[str, Any]) -> list[str]:
             differs |= worst["error"] > max(errors)
     if not differs:
         return []
-    return [f"{SHARED}; the best single attack, one batch, fools {', '.join(best)}."]
+    return [f"{SHARED}; the best single attack fools {', '.join(best)}."]
 
 
 def _asked(group: Mapping[str, Any]) -> list[str]:

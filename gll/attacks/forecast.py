@@ -2,7 +2,8 @@
 
 Time is counted in passes: a prediction of the model is one, a prediction with its gradient three. How long a pass takes
 is known after the first chunk. AutoAttack goes on with what is still right, so that its passes are the most it takes:
-its time is measured apart, and says nothing of others. Graphs differ in size, so it is a rough figure, not a promise.
+its time is measured apart, and stands for others only until one of them is done. Graphs differ in size, so it is a
+rough figure, not a promise.
 """
 
 from __future__ import annotations
