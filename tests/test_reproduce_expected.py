@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 import statistics
@@ -26,8 +27,13 @@ def said(name: str) -> str:
     return " ".join(experiment(name).about.split())
 
 
+@functools.cache
+def largest(name: str) -> Shown:
+    return Shown(experiment(name), LARGEST.get(name, "small"))
+
+
 def mean(name: str, place: str, figure: str = "error") -> float:
-    shown = Shown(experiment(name), LARGEST.get(name, "small"))
+    shown = largest(name)
     values = shown.values(next(p for p in shown.places if name_of(p) == place), figure)
     assert values, f"{name} has no {figure} of {place}"
     return statistics.fmean(values)
