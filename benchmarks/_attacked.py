@@ -94,6 +94,15 @@ class Known:
         return {name: named[name] for name in LOOKS if name in named}
 
 
+def largest(name: str) -> Shown | None:
+    """What another experiment has come to at its largest scale; None where there is none of that name."""
+    folder = EXPERIMENTS / name
+    if not folder.is_dir():
+        return None
+    experiment = load_experiment(folder)
+    return Shown(experiment, experiment.scales[-1])
+
+
 def known(root: Path = EXPERIMENTS) -> Known:
     """Read it."""
     adversarial, worst = (load_experiment(root / name) for name in ("adversarial", "worst-case"))

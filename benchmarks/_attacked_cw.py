@@ -11,12 +11,10 @@ import statistics
 from collections.abc import Mapping
 from typing import Any
 
-from _attacked import EXPERIMENTS, NOT_RUN, Known
+from _attacked import NOT_RUN, Known, largest
 
 from gll.reproduce import natural
-from gll.reproduce.experiment import load_experiment
 from gll.reproduce.robust import HEADS, NAMES, NATURAL, OURS, PAPER, ROBUST, Contest, contests, seeds_of, shown_mean
-from gll.reproduce.tables import Shown
 from gll.reproduce.verdicts import LEVEL_OF_TEST, chance, judged, so_far
 
 OWN, SIGHT = "cw", "cw with every class"
@@ -98,12 +96,11 @@ def claim(known: Known) -> str:
 
 def paper_form() -> str:
     """CW as the paper has it, at the same c: who errs less, and whose images move less. Nothing without records."""
-    folder = EXPERIMENTS / "more-c"
-    if not folder.is_dir():
+    shown = largest("more-c")
+    if shown is None:
         return ""
-    shown = Shown(experiment := load_experiment(folder), load_experiment(folder).scales[-1])
     parts = []
-    for data in experiment.text["axes"]["data"]:
+    for data in shown.experiment.text["axes"]["data"]:
         places = {head: {"data": data, "head": head, "training": NATURAL} for head in (OURS, "linear")}
         found = {head: [r for at, r in shown.found if at == place] for head, place in places.items()}
         if all(found.values()):

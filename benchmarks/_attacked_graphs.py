@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import statistics
 
-from _attacked import EXPERIMENTS, NOT_RUN, Known
+from _attacked import NOT_RUN, Known, largest
 
 from gll.reproduce import natural, protocol
-from gll.reproduce.experiment import load_experiment
 from gll.reproduce.protocol import WORST, groups
 from gll.reproduce.robust import (
     AT,
@@ -24,7 +23,6 @@ from gll.reproduce.robust import (
     seeds_of,
     shown_mean,
 )
-from gll.reproduce.tables import Shown
 from gll.reproduce.verdicts import YES, so_far
 
 WHOSE = {key: f"{whose} without attacks" for key, whose in natural.WHOSE.items()}
@@ -55,11 +53,8 @@ def in_one_graph(known: Known) -> str:
 
 def at_test_only() -> str:
     """One model with two heads at test time, its graph attacked by the gradient of either."""
-    folder = EXPERIMENTS / "head-at-test"
-    if not folder.is_dir():
-        return NOT_RUN
-    experiment = load_experiment(folder)
-    found = [r for at, r in Shown(experiment, experiment.scales[-1]).found if at["data"] == "mnist"]
+    shown = largest("head-at-test")
+    found = [record for at, record in shown.found if at["data"] == "mnist"] if shown else []
     if not found:
         return NOT_RUN
     lines = ["| tested by | FGSM | IFGSM |", "|---|---:|---:|"]
@@ -71,15 +66,11 @@ def at_test_only() -> str:
 
 def by_rate() -> str:
     """Worst cases after natural trainings of MNIST that differ in their rate, or in length and schedule, by head."""
-    folder = EXPERIMENTS / "rate"
-    if not folder.is_dir():
+    shown = largest("rate")
+    if shown is None or not shown.found:
         return NOT_RUN
-    experiment = load_experiment(folder)
-    shown = Shown(experiment, experiment.scales[-1])
-    heads, trainings = (list(experiment.text["axes"][axis]) for axis in ("head", "training"))
+    heads, trainings = (list(shown.experiment.text["axes"][axis]) for axis in ("head", "training"))
     records = [record for _, record in shown.found]
-    if not records:
-        return NOT_RUN
     lines = [f"| epochs, rate, schedule | {' | '.join(heads)} |", "|---|" + "---:|" * len(heads)]
     for training in trainings:
         cells = [shown_mean(shown.values({"head": head, "training": training}, AT[1])) for head in heads]

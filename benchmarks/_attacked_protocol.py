@@ -12,8 +12,9 @@ from _paper_attacks import folded
 from gll.attacks.signs import judged_again
 from gll.reproduce.protocol import NO_GRAPH, SINGLE, WORST, Group, graph_of, groups, strong
 from gll.reproduce.robust import NAMES, NATURAL, OURS, ROBUST, shown_mean, strongest
-from gll.reproduce.tables import tolerance
-from gll.reproduce.verdicts import LEVEL, noise
+from gll.reproduce.tables import attacked as samples_of
+from gll.reproduce.tables import beside_paper, tolerance
+from gll.reproduce.verdicts import LEVEL
 
 COLUMNS = ("natural", "FGSM", "IFGSM", "CW")
 OLDER = "older checks"
@@ -111,19 +112,11 @@ def times(found: list[Group]) -> str:
 
 
 def beside(known: Known, group: Group, head: str, figure: str) -> str | None:
-    """Whether a mean agrees with the paper's, or is lower or higher; None where there is nothing to compare.
-
-    They agree within the tolerance of the experiment, or two standard errors of two shares of as many samples.
-    """
-    paper = known.experiment.paper(f"{group.data}, {head}, {group.training}", figure)
-    ours = group.values(head, figure)
-    if paper is None or not ours:
-        return None
-    parts = [part for record in group.records[head] for part in record["more"]["summary"]["groups"]]
-    samples = min(part["samples"] for part in parts if OF_COLUMN[figure] in {a["attack"] for a in part["attacks"]})
-    away = statistics.fmean(ours) - paper[0]
-    room = max(tolerance(known.experiment), noise(statistics.fmean(ours), paper[0], samples))
-    return "agree" if abs(away) <= room else "lower" if away < 0 else "higher"
+    """Whether a mean agrees with the paper's, or is lower or higher; None where there is nothing to compare."""
+    found = [samples_of(record["more"]["summary"], figure) for record in group.records[head]]
+    samples = min((number for number in found if number is not None), default=None)
+    place = f"{group.data}, {head}, {group.training}"
+    return beside_paper(known.experiment, place, figure, group.values(head, figure), samples)
 
 
 def beside_the_paper(known: Known, data: str) -> str:

@@ -7,12 +7,11 @@ from itertools import product
 from typing import Any
 
 import _attacked_cw
-from _attacked import ATTACKS, EXPERIMENTS, NOT_RUN, Known, Record, worst
+from _attacked import ATTACKS, NOT_RUN, Known, Record, largest, worst
 from _attacked_protocol import COLUMNS, OLDER, beside, failed_checks, graph_at
 from _paper_attacks import AS_TEXT, PLAIN
 
 from gll.reproduce import natural, protocol
-from gll.reproduce.experiment import load_experiment
 from gll.reproduce.protocol import WORST, groups
 from gll.reproduce.robust import (
     AT,
@@ -35,7 +34,6 @@ from gll.reproduce.robust import (
     signed,
     strongest,
 )
-from gll.reproduce.tables import Shown
 from gll.reproduce.verdicts import LEVEL_OF_TEST, WORDS, chance, interval, relation, so_far
 from gll.words import counted
 
@@ -157,8 +155,7 @@ def _best_single(records: list[Record], eps: float) -> tuple[str, list[float]]:
 
 def noise(known: Known, record: dict[str, Any]) -> str:
     """IFGSM after natural training on MNIST, of every training that had the same settings."""
-    folder = EXPERIMENTS / "head-at-test"
-    later = load_experiment(folder) if folder.is_dir() else None
+    later = largest("head-at-test")
     parts = []
     for head in ("linear", "WNLL", "GLL"):
         found: dict[str, list[tuple[int, float]]] = {}
@@ -170,7 +167,7 @@ def noise(known: Known, record: dict[str, Any]) -> str:
         asked = [row for row in plain if head != "WNLL" or row["reading"]["gradient"] == "surrogate"]
         found["[readings](#readings)"] = [(row["seed"], row["IFGSM"]) for row in asked]
         if head == "linear" and later is not None:
-            own = [r for at, r in Shown(later, later.scales[-1]).found if at == {"data": "mnist", "training": NATURAL}]
+            own = [r for at, r in later.found if at == {"data": "mnist", "training": NATURAL}]
             title = "[a graph at test time](reproduce.md#a-graph-at-test-time-only)"
             found[title] = [(r["seed"], r["values"]["softmax, IFGSM"]) for r in own]
         every = [error for errors in found.values() for _, error in errors]

@@ -9,23 +9,22 @@ from pathlib import Path
 import pytest
 
 from gll.reproduce.experiment import load_all
-from gll.reproduce.tables import Shown, states_of
+from gll.reproduce.findings import Findings
+from gll.reproduce.tables import states_of
 from gll.reproduce.verdicts import relation
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [(ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("what-we-found.md", "robustness.md")]
-STATES: dict[str, list[Shown]] = {
-    name: list(states_of(experiment).values()) for name, experiment in load_all(ROOT / "experiments").items()
-}
+EXPERIMENTS = load_all(ROOT / "experiments")
+STATES = {name: states_of(experiment) for name, experiment in EXPERIMENTS.items()}
+FINDINGS = Findings(EXPERIMENTS, STATES, ROOT / "benchmarks" / "results", ROOT / "configs")
 
 
 def values(experiment: str, place: str, figure: str = "error") -> list[float]:
     """Of every seed, at the largest scale that was run."""
-    for shown in reversed(STATES[experiment]):
-        at = next((p for p in shown.places if ", ".join(p.values()) == place), None)
-        if at is not None and (found := shown.values(at, figure)):
-            return found
-    raise AssertionError(f"{experiment} has no record of {place}")
+    found = FINDINGS.values(experiment, place, figure)
+    assert found, f"{experiment} has no record of {place}"
+    return found
 
 
 def mean(experiment: str, place: str, figure: str = "error") -> float:
@@ -33,7 +32,7 @@ def mean(experiment: str, place: str, figure: str = "error") -> float:
 
 
 def paper(experiment: str, place: str, figure: str = "error") -> float:
-    found = STATES[experiment][-1].experiment.paper(place, figure)
+    found = EXPERIMENTS[experiment].paper(place, figure)
     assert found is not None
     return found[0]
 
@@ -48,7 +47,7 @@ def protocol(place: str) -> list[float]:
 
 def small(place: str) -> list[float]:
     """Of the paper's protocol in fewer epochs."""
-    shown = STATES["adversarial"][0]
+    shown = STATES["adversarial"]["small"]
     at = next(p for p in shown.places if ", ".join(p.values()) == place)
     return shown.values(at, "worst case")
 

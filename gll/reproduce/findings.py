@@ -109,13 +109,13 @@ class Findings:
     def ours(self, name: str, place: str, figure: str) -> str:
         """Mean ± standard deviation over seeds, in bold."""
         experiment = self._experiment(name, place, figure)
-        values = self._values(name, place, figure)
+        values = self.values(name, place, figure)
         return entry(values, None, digits_of(experiment, figure)) if values else NOT_RUN
 
     def seeds(self, name: str, place: str) -> str:
         """Of the number that `ours` gives, in words."""
         figures = self.experiments[name].text["table"]["figures"]
-        return counted(max(len(self._values(name, place, figure)) for figure in figures), "seed")
+        return counted(max(len(self.values(name, place, figure)) for figure in figures), "seed")
 
     def paper(self, name: str, place: str, figure: str) -> str:
         """The paper's."""
@@ -216,7 +216,7 @@ class Findings:
         require_name("experiment", name, self.experiments)
         return list(self.states[name].values())[-1]
 
-    def _values(self, name: str, place: str, figure: str) -> list[float]:
+    def values(self, name: str, place: str, figure: str) -> list[float]:
         """Of every seed, full before small; none where it was not run."""
         for shown in reversed(list(self.states[name].values())):
             at = next((p for p in shown.places if ", ".join(p.values()) == place), None)

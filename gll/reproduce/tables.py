@@ -109,23 +109,37 @@ def attacked(summary: Mapping[str, Any], figure: str) -> int | None:
     return next((int(g["samples"]) for g in groups if any(one["attack"] == by for one in g["attacks"])), None)
 
 
-def verdicts(shown: Shown) -> dict[str, int]:
-    """How many means are lower than the paper's, agree with it, or are higher.
+def beside_paper(
+    experiment: Experiment, place: str, figure: str, ours: Sequence[float], samples: int | None
+) -> str | None:
+    """Whether a mean of ours agrees with the paper's, or is lower or higher; None where there is nothing to compare.
 
     They agree within the largest of its deviation, the tolerance of expected.json and, where it is known how many
-    samples were attacked, two standard errors of two shares of so many. That an error is lower is not said to be
-    better: under a weak attack it is a mark of the attack. None are counted where config.toml has no `better`.
+    samples were attacked, two standard errors of two shares of so many.
+    """
+    paper = experiment.paper(place, figure)
+    if paper is None or not ours:
+        return None
+    mean = statistics.fmean(ours)
+    chance = 0.0 if samples is None else noise(mean, paper[0], samples)
+    if abs(mean - paper[0]) <= max(tolerance(experiment), paper[1] or 0.0, chance):
+        return "agree"
+    return "lower" if mean < paper[0] else "higher"
+
+
+def verdicts(shown: Shown) -> dict[str, int]:
+    """How many means are lower than the paper's, agree with it (`beside_paper`), or are higher.
+
+    That an error is lower is not said to be better: under a weak attack it is a mark of the attack. None are counted
+    where config.toml has no `better`.
     """
     experiment = shown.experiment
     counts = dict.fromkeys(("lower", "agree", "higher"), 0) if shown.judged else {}
     for place in shown.places:
         for figure in experiment.text["table"]["figures"] if counts else ():
-            paper, ours = experiment.paper(name_of(place), figure), shown.values(place, figure)
-            if paper is not None and ours:
-                away, samples = statistics.fmean(ours) - paper[0], shown.samples(place, figure)
-                chance = 0.0 if samples is None else noise(statistics.fmean(ours), paper[0], samples)
-                room = max(tolerance(experiment), paper[1] or 0.0, chance)
-                counts["agree" if abs(away) <= room else "lower" if away < 0 else "higher"] += 1
+            ours, samples = shown.values(place, figure), shown.samples(place, figure)
+            if found := beside_paper(experiment, name_of(place), figure, ours, samples):
+                counts[found] += 1
     return counts
 
 

@@ -83,6 +83,7 @@ def interval(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, flo
     """
     from scipy.stats import t
 
+    # From variances, as in `chance`: scipy's own interval takes the lists, and warns of one of equal numbers.
     away = statistics.fmean(ours) - statistics.fmean(theirs)
     parts = [(statistics.variance(one) / len(one), len(one) - 1) for one in (ours, theirs)]
     both = sum(part for part, _ in parts)
