@@ -1,6 +1,8 @@
-"""Numbers in messages, with the noun they count."""
+"""Words of messages: numbers with the noun they count, and what may have been meant."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 
 def counted(number: int, one: str) -> str:
@@ -14,3 +16,13 @@ def counted(number: int, one: str) -> str:
     ('1 file', '1,797 training images', '0 classes')
     """
     return f"{number:,} {one}" if number == 1 else f"{number:,} {one}{'es' if one.endswith('s') else 's'}"
+
+
+def did_you_mean(names: Iterable[str]) -> str:
+    """A question that ends an error message; nothing where there are no names.
+
+    >>> did_you_mean(["a", "b"]), did_you_mean([])
+    ("; did you mean 'a' or 'b'?", '')
+    """
+    asked = " or ".join(map(repr, names))
+    return f"; did you mean {asked}?" if asked else ""

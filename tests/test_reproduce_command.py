@@ -13,7 +13,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from gll.cli import app
-from gll.reproduce.choice import why_none
+from gll.reproduce.choice import chosen, why_none
 from gll.reproduce.experiment import Experiment, ExperimentError, load_all, load_experiment
 from gll.reproduce.kinds import kind_of
 from gll.reproduce.records import read_records
@@ -119,7 +119,7 @@ def test_names_in_the_list_can_be_read_in_80_columns() -> None:
 def test_cells_are_asked_for_by_their_parts(words: list[str], titles: list[str]) -> None:
     experiment = load_experiment(REAL / "moons")
     work = Work(experiment, "small", Path("nowhere"), "cpu", Reporter(), tuple(words))
-    assert [cell.point.name for cell in work.cells if cell.matches(work.only)] == titles
+    assert [cell.point.name for cell in chosen(work.cells, work.only)] == titles
 
 
 @pytest.mark.parametrize(
@@ -252,7 +252,7 @@ def test_pages_that_need_what_is_not_there(counts: Experiment) -> None:
     where = ["--experiments", str(counts.folder.parent)]
     for page, mark, message in (
         ("reproduce.md", "experiment moons", "unknown experiment of docs/reproduce.md 'moons'; choose one of counts"),
-        ("what-we-found.md", "ratio train", "training-step.json, which is not there"),
+        ("what-we-found.md", "run mine; gll", "training.json, which is not there"),
         ("what-we-found.md", "paper-ratio training", "unknown experiment 'times'; choose one of counts"),
     ):
         (docs / page).write_text(f"<!-- {mark} -->\n<!-- end -->\n")

@@ -76,10 +76,14 @@ SENTENCES: list[tuple[str, str, list[tuple[Any, ...]]]] = [
     ),
     (
         "fashion-toy",
-        "have {} and {}, a little worse than the paper's {} and {}",
+        "have {} and {}, worse than the paper's {} and {}",
         [(of, f"GLL-{epoch}, SGD 0.01") for of in (mean, paper) for epoch in (50, 75)],
     ),
-    ("fashion-toy", "at 0.001, GLL-0 has {} and the MLP {}.", [(mean, f"{s}, SGD 0.001") for s in ("GLL-0", "MLP only")]),
+    (
+        "fashion-toy",
+        "at 0.001, GLL-0 has {} and the MLP {}.",
+        [(mean, f"{s}, SGD 0.001") for s in ("GLL-0", "MLP only")],
+    ),
     (
         "fashion-toy",
         "by Adam it has {}, the graph that reads it {}, and a GLL trained so {}.",
@@ -94,7 +98,11 @@ SENTENCES: list[tuple[str, str, list[tuple[Any, ...]]]] = [
         "A GLL has {} after 1,000 steps at the better rate, {} after 4,000, and {} with 1,250 labelled images",
         [
             (mean, f"{steps}, rate 0.05{labelled}, GLL")
-            for steps, labelled in (("1,000 steps", ""), ("4,000 steps", ""), ("4,000 steps", ", 1,250 labelled a step"))
+            for steps, labelled in (
+                ("1,000 steps", ""),
+                ("4,000 steps", ""),
+                ("4,000 steps", ", 1,250 labelled a step"),
+            )
         ],
     ),
     (
@@ -239,7 +247,9 @@ def test_words_about_the_ablations() -> None:
         assert f"(paper {one(theirs)})" in said("attack-length")
         short, full = (mean("attack-length", f"linear, {epochs} epochs", attack) for epochs in (10, 100))
         assert (full - short) / (theirs - short) == pytest.approx(part, abs=0.05), "of the difference"
-    assert mean("attack-length", "linear, 100 epochs", "natural") < mean("attack-length", "linear, 10 epochs", "natural")
+    assert mean("attack-length", "linear, 100 epochs", "natural") < mean(
+        "attack-length", "linear, 10 epochs", "natural"
+    )
     ahead = [
         paper("cifar10", f"resnet18, 2%, {h}") - mean("cifar10", f"resnet18, 2%, {h}") for h in ("GLL", "WNLL", "MLP")
     ]

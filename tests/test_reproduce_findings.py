@@ -48,8 +48,6 @@ def findings(tmp_path: Path) -> Findings:
     tests = [{"head": "mlp", "error": 0.2}, {"head": "gll", "error": 0.1}]
     rows = [{"name": "mine", "tests": tests}, {"name": "mine", "tests": [{"head": "mlp", "error": 0.4}]}]
     (tmp_path / "training.json").write_text(json.dumps({"rows": rows}))
-    times = [{"train": {"gll": {"median_ms": gll}, "mlp": {"median_ms": 2.0}}} for gll in (3.0, 5.0)]
-    (tmp_path / "training-step.json").write_text(json.dumps({"rows": times}))
     experiments = {"heads": experiment}
     return Findings(experiments, {"heads": states_of(experiment)}, tmp_path, tmp_path)
 
@@ -64,7 +62,6 @@ def findings(tmp_path: Path) -> Findings:
         ("both heads; gll; error", "**5.0 ± 1.4** (9.0 ± 0.5)"),
         ("run mine; mlp", "**30.00 ± 14.14**"),
         ("run mine; gll", "**10.00**"),
-        ("ratio train", "**1.5 to 2.5**"),
         ("run-seeds mine", "2"),
         ("seeds heads; gll", "2 seeds"),
         ("status heads", "small: 3 of 4 cells; full: not run"),
@@ -73,8 +70,8 @@ def findings(tmp_path: Path) -> Findings:
     ],
 )
 def test_a_number_is_written_again(findings: Findings, mark: str, value: str) -> None:
-    old = f"It is <!-- {mark} -->12<!-- end -->, and <!-- ratio train -->x\ny<!-- end --> there."
-    new = f"It is <!-- {mark} -->{value}<!-- end -->, and <!-- ratio train -->**1.5 to 2.5**<!-- end --> there."
+    old = f"It is <!-- {mark} -->12<!-- end -->, and <!-- run mine; gll -->x\ny<!-- end --> there."
+    new = f"It is <!-- {mark} -->{value}<!-- end -->, and <!-- run mine; gll -->**10.00**<!-- end --> there."
     assert findings.filled(old) == new
     assert findings.filled(new) == new
 
@@ -142,6 +139,7 @@ def test_values_that_are_not_judged_are_told_from_none(findings: Findings, bette
         ("ours heads; knn; error", "heads has no place 'knn'"),
         ("ours heads; gll; loss", "unknown figure of heads 'loss'"),
         ("run yours; mlp", "no run yours tested by mlp"),
+        ("ratio training", "unknown experiment 'times'"),
         ("paper-ratio training", "unknown experiment 'times'"),
         ("headline", "unknown experiment 'worst-case'"),
         ("natural-contest", "unknown experiment 'adversarial'"),
@@ -161,9 +159,9 @@ def test_settings_that_differ_stand_side_by_side(findings: Findings, tmp_path: P
 
 
 def test_a_file_that_is_missing_is_named(findings: Findings, tmp_path: Path) -> None:
-    (tmp_path / "training-step.json").unlink()
-    with pytest.raises(ValueError, match=r"what-we-found\.md are from .*training-step\.json, which is not there"):
-        findings.filled("<!-- ratio train --><!-- end -->")
+    (tmp_path / "training.json").unlink()
+    with pytest.raises(ValueError, match=r"what-we-found\.md are from .*training\.json, which is not there"):
+        findings.filled("<!-- run mine; gll --><!-- end -->")
 
 
 def test_a_page_may_speak_of_marks() -> None:

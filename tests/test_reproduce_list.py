@@ -223,9 +223,8 @@ def test_it_fits_in_80_columns_and_names_the_next_cell(tmp_path: Path, name: str
     if left:
         whole, one = proposed(text)
         assert "--only" not in whole
-        meant = [cell for cell in left if cell.matches(one[one.index("--only") + 1].split(","))]
-        assert left[0] in meant
-        assert ("the next one alone:" if len(meant) == 1 else f"the next {len(meant)} alone:") in text
+        assert chosen(left, typed(one[one.index("--only") + 1])) == [left[0]]
+        assert "the next one alone:" in text
     assert not (tmp_path / "work").exists()
 
 
@@ -255,12 +254,23 @@ def test_what_must_be_alone_is_proposed_without_jobs(tmp_path: Path, scale: str,
     assert len(proposed(CliRunner().invoke(app, words).output)) == min(2, len(cells)), "all, and the next one"
 
 
-def test_a_name_with_a_comma_may_mean_several(counts: Experiment) -> None:
+def test_a_title_is_that_cell_alone(counts: Experiment) -> None:
+    """Another has all of its words, and a comma in its name; words without a seed are no title, and mean both."""
     text = COUNTS.replace("second =", '"first, again" =')
     experiment = written(counts.folder.parent.parent, text)
     found = shown(experiment, "small", counts.folder / "nowhere")
-    assert "the next 2 alone:" in found
+    assert "the next one alone:" in found
     assert proposed(found)[1][-1] == "first, seed 0"
+    cells = kind_of(experiment).cells(experiment, "small")
+    for words, titles in {
+        "First,  seed 0": ["first, seed 0"],
+        "first, again, seed 0": ["first, again, seed 0"],
+        "seed 0, first": ["first, seed 0", "first, again, seed 0"],
+        "first": [cell.title for cell in cells],
+    }.items():
+        assert [cell.title for cell in chosen(cells, typed(words))] == titles
+        at = [cell.title for cell in listing(experiment, "small", typed(words), counts.folder / "nowhere").left()]
+        assert sorted(at) == sorted(titles)
 
 
 # What does not go together --------------------------------------------------------------------------------------------

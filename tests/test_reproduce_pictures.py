@@ -11,10 +11,11 @@ import pytest
 from typer.testing import CliRunner
 
 from gll.cli import app
+from gll.reproduce import figures
 from gll.reproduce.command import stale_pictures
 from gll.reproduce.drawn import NAME, read_drawn, stale
 from gll.reproduce.experiment import Experiment, load_all, load_experiment, name_of
-from gll.reproduce.figures import first_seed, most, pictures
+from gll.reproduce.figures import curves, curves_figure, first_seed, most, pictures
 from gll.reproduce.kinds import kind_of
 from gll.reproduce.records import add_records, read_records
 from gll.reproduce.tables import Shown, provenance, states_of, table
@@ -105,6 +106,86 @@ def test_the_title_names_the_seed() -> None:
     assert first_seed(shown, "mnist", lambda more: more["summary"])[1].endswith(
         "seed 2 (GLL, natural), 0 (WNLL, natural), 0 (linear, natural)"
     )
+
+
+# Curves ---------------------------------------------------------------------------------------------------------------
+
+
+def record_of(head: str, switch: int = 0) -> dict[str, Any]:
+    """As of a run of 6 epochs, tested by a graph and by the head every second; an MLP trains before the switch."""
+    by_mlp = [[epoch, 20.0 - epoch] for epoch in (2, 4, 6) if head == "mlp" or epoch <= switch]
+    curves = {
+        "train loss": [[epoch, 1 / epoch] for epoch in range(1, 7)],
+        **({"test mlp error": by_mlp} if by_mlp else {}),
+        "test gll error": [[epoch, 15.0 - epoch] for epoch in (2, 4, 6)],
+    }
+    settings = {**({"model.head": head} if head != "gll" else {}), **({"model.switch_at": switch} if switch else {})}
+    return {"config": settings, "more": {"curves": curves}, "seed": 0}
+
+
+@pytest.fixture
+def switched() -> Shown:
+    """An MLP, a GLL, and a GLL that begins at epoch 4."""
+    shown = Shown(load_experiment(REAL / "fashion-toy"), "full")
+    found = {"MLP only": record_of("mlp"), "GLL-0": record_of("gll"), "GLL-50": record_of("gll", 4)}
+    shown.found[:] = [({"strategy": name}, record) for name, record in found.items()]
+    return shown
+
+
+def test_what_switches_heads_is_drawn_from_the_switch_on(
+    switched: Shown, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before it is another head that trains; the lines of one head are alike in both panels."""
+    drawn: list[Any] = []
+
+    def kept(*of: Any) -> Any:
+        drawn.append(curves_figure(*of))
+        return drawn[-1]
+
+    monkeypatch.setattr(figures, "curves_figure", kept)
+    (picture,) = curves([switched], tmp_path / "toy")
+    picture.draw(picture.path)
+    loss, error = drawn[0].axes
+    lines = {(one.get_label(), one.get_linestyle()): list(one.get_xdata()) for one in loss.lines}
+    whole = [1, 2, 3, 4, 5, 6]
+    assert lines == {("MLP only", "-"): whole, ("GLL-0", "--"): whole, ("GLL-50", "--"): [4, 5, 6]}
+    lines = {(one.get_label(), one.get_linestyle()): list(one.get_xdata()) for one in error.lines}
+    tests = [2, 4, 6]
+    mlp = {("MLP only", "-"): tests, ("MLP only", "--"): tests}
+    assert lines == {**mlp, ("GLL-0", "--"): tests, ("GLL-50", "--"): [4, 6]}
+    assert (error.get_title(), error.get_yscale()) == ("test error, %, logarithmic", "log")
+    (legend,) = drawn[0].legends
+    names = [text.get_text() for text in legend.get_texts()]
+    assert names == ["MLP only", "GLL-0", "GLL-50", "loss or error by mlp", "loss or error by gll"]
+    assert picture.path.stat().st_size > 1000
+
+
+def test_a_caption_says_from_where_a_switch_is_drawn(switched: Shown, tmp_path: Path) -> None:
+    said = "what switches heads is drawn from the switch on"
+    assert curves([switched], tmp_path / "toy")[0].caption.endswith(f", full, means over seeds; {said}")
+    del switched.found[-1]
+    assert curves([switched], tmp_path / "toy")[0].caption.endswith(", full, means over seeds")
+
+
+def test_twelve_curves_have_colours_of_their_own_that_a_smaller_file_keeps(tmp_path: Path) -> None:
+    """With the median cut alone the purple, brown and cyan of Matplotlib came out as grey, grey and blue."""
+    import numpy as np
+    from matplotlib.colors import to_rgb
+    from PIL import Image
+
+    shown, path = Shown(load_experiment(REAL / "fashion-toy"), "full"), tmp_path / "curves.png"
+    record = shown.found[0][1]
+    shown.found[:] = [({"strategy": str(number)}, record) for number in range(12)]
+    curves([shown], path)[0].draw(path)
+    before = np.array(Image.open(path).convert("RGB")).astype(int)
+    figures._smaller(path)
+    after = np.array(Image.open(path).convert("RGB")).astype(int)
+    colours = {tuple(round(255 * part) for part in to_rgb(colour)) for colour in figures.LINES}
+    assert len(colours) == 12
+    for colour in colours:
+        there = (before == colour).all(-1)
+        assert there.any()
+        assert abs(after[there] - colour).max() < 16
 
 
 # Words of tables and of the terminal ----------------------------------------------------------------------------------

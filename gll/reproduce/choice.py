@@ -1,20 +1,24 @@
 """Which cells: the words of --only, and what to say where no cell has them.
 
-"resnet18, 2%" are cells with both; "resnet18 | vgg11, seed 0" are those of either network with that seed.
+"resnet18, 2%" are cells with both; "resnet18 | vgg11, seed 0" are those of either network with that seed. A whole
+title, as of a list or a log, is that cell alone, though others may have all of its words, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from gll.reproduce.experiment import Cell, Experiment
 from gll.reproduce.kinds import kind_of
-from gll.reproduce.words import has, same
+from gll.reproduce.words import has, near, same
+from gll.words import did_you_mean
 
 
 def chosen(cells: Iterable[Cell], words: Sequence[str]) -> list[Cell]:
-    """What the table shows of these words."""
-    return [cell for cell in cells if not cell.role and cell.matches(words)]
+    """What the table shows of these words: the cell of that title, or all cells that have them."""
+    asked = [cell for cell in cells if not cell.role and cell.matches(words)]
+    titled = [cell for cell in asked if same(", ".join(words), cell.title)]
+    return titled or asked
 
 
 def why_none(experiment: Experiment, scale: str, words: Sequence[str]) -> str:
@@ -33,7 +37,8 @@ def why_none(experiment: Experiment, scale: str, words: Sequence[str]) -> str:
     named = f" ({', '.join(map(repr, unknown))} is on no axis)" if unknown else ""
     known = [one for word in unknown for one in word.split() if any(has(cell.parts, one) for cell in at[scale])]
     apart = "; separate parts by commas" if known else ""
-    return f"{said}{named}{apart}; there are {values(at[scale])}"
+    meant = "" if apart else next(filter(None, (_meant(word, scale, at) for word in unknown)), "")
+    return f"{said}{named}{apart}; there are {values(at[scale])}{meant}"
 
 
 def values(cells: Iterable[Cell]) -> str:
@@ -46,7 +51,39 @@ def values(cells: Iterable[Cell]) -> str:
         for part in cell.part.split(", ") if cell.part else ():
             found.setdefault("part", {})[part] = None
         seeds[f"seed {cell.point.seed}"] = None
-    return "; ".join([*(f"{axis}: {', '.join(names)}" for axis, names in found.items()), ", ".join(seeds)])
+    return "; ".join([*(f"{axis}: {', '.join(_told(names))}" for axis, names in found.items()), ", ".join(seeds)])
+
+
+def _told(names: Iterable[str]) -> list[str]:
+    """Names as a list has them: in quotes, if the comma in one of them could be taken for the end of a name.
+
+    >>> _told(["a", "b"]), _told(["a", "b, again"])
+    (['a', 'b'], ["'a'", "'b, again'"])
+    """
+    known = list(names)
+    return [repr(name) for name in known] if any("," in name for name in known) else known
+
+
+def _meant(word: str, scale: str, at: Mapping[str, Sequence[Cell]]) -> str:
+    """A question that ends the message of a word on no axis: what is near it, here or at another scale.
+
+    Args:
+        word: as it was typed.
+        scale: that was asked for.
+        at: cells by scale.
+    """
+    parts = {one: dict.fromkeys(p for cell in cells for p in _own_parts(cell)) for one, cells in at.items()}
+    found = near(word, dict.fromkeys(part for known in parts.values() for part in known))
+    here = [part for part in found if part in parts[scale]]
+    if here or not found:
+        return did_you_mean(here)
+    other = next(one for one, known in parts.items() if found[0] in known)
+    return f"{did_you_mean(found).removesuffix('?')}, with --scale {other}?"
+
+
+def _own_parts(cell: Cell) -> list[str]:
+    """Without the seed, which is near every other; and none of a warm-up, which cannot be asked for."""
+    return [] if cell.role else cell.parts[:-1]
 
 
 def _of_one_axis(cells: Iterable[Cell], words: Sequence[str]) -> list[str]:

@@ -17,6 +17,7 @@ from rich.text import Text
 from gll.names import require_name
 from gll.reproduce.choice import chosen, why_none
 from gll.reproduce.experiment import SCALES, Experiment, ExperimentError, load_all
+from gll.reproduce.in_paper import typed_place, who_has
 from gll.reproduce.kinds import kind_of
 from gll.reproduce.limit import Limit, where_stopped
 from gll.reproduce.listing import show_cells
@@ -25,10 +26,10 @@ from gll.reproduce.pack import Choice, pack
 from gll.reproduce.show import show_list, show_run
 from gll.reproduce.tables import pages
 from gll.reproduce.unpack import unpack
+from gll.reproduce.words import near
 from gll.terminal import error_console, said_by
 from gll.train.interrupt import stopped_by_sigterm
-from gll.train.toml import nearest
-from gll.words import counted
+from gll.words import counted, did_you_mean
 
 if TYPE_CHECKING:
     from gll.reproduce.work import Work
@@ -133,8 +134,7 @@ def run_reproduce(request: Request, console: Console) -> int:
     exit code.
     """
     experiments = load_all(request.experiments)
-    for name in request.names:
-        require_name("experiment", name, experiments, nearest(name, experiments))
+    require_names(request.names, experiments)
     pages_too = request.tables or request.figures or request.check
     carried = request.merge or request.pack or request.unpack
     if not (request.cells_asked or request.show or carried or pages_too):
@@ -161,6 +161,20 @@ def run_reproduce(request: Request, console: Console) -> int:
     if pages_too:
         code = code or write_pages(experiments, request.check, console)
     return code
+
+
+def require_names(names: Sequence[str], experiments: Mapping[str, Experiment]) -> None:
+    """Refuse what is no experiment.
+
+    Raises:
+        ValueError: it says which one may be meant, or which one a table or figure of the paper is.
+    """
+    whole = " ".join(names)  # without quotes, table 4 is two names
+    for name in names:
+        place = "" if name in experiments else typed_place(name) or typed_place(whole)
+        if place:
+            raise ExperimentError(who_has(place, experiments.values()))
+        require_name("experiment", name, experiments, did_you_mean(near(name, experiments)))
 
 
 def _take(experiments: Mapping[str, Experiment], request: Request, console: Console) -> None:

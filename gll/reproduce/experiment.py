@@ -94,6 +94,7 @@ class Cell:
         role: "" for what the table shows; else what it is, such as "warm-up".
         needs: the key of the cell that must be done before.
         part: where the work of a point is split among cells, which part this one is; their figures share a row.
+        apart: what tells it from others of its role, where they would have the same title; in no key and no folder.
     """
 
     experiment: str
@@ -103,6 +104,7 @@ class Cell:
     role: str = ""
     needs: str = ""
     part: str = ""
+    apart: str = ""
 
     @property
     def key(self) -> str:
@@ -113,13 +115,16 @@ class Cell:
     @property
     def title(self) -> str:
         """To read."""
-        words = [self.role, *(value for _, value in self.point.place), self.part, f"seed {self.point.seed}"]
-        return ", ".join(word for word in words if word)
+        return self._called(f"{self.role} ({self.apart})" if self.apart else self.role)
 
     @property
     def folder(self) -> str:
         """The name of its folder, in ASCII."""
-        return folder_name(self.title, self.key)
+        return folder_name(self._called(self.role), self.key)
+
+    def _called(self, role: str) -> str:
+        words = [role, *(value for _, value in self.point.place), self.part, f"seed {self.point.seed}"]
+        return ", ".join(word for word in words if word)
 
     @property
     def path(self) -> str:

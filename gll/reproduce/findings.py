@@ -9,7 +9,7 @@
     run CONFIG; HEAD                   the error of `gll train configs/CONFIG.toml`, tested by a head
     before CONFIG; HEAD                the same before the head was trained, after the warm-up alone
     run-seeds CONFIG                   how many seeds of ours that is
-    ratio train, ratio test            seconds of a step, GLL over an MLP: from the smallest to the largest
+    ratio training, ratio testing      seconds of a step, GLL over an MLP: from the smallest to the largest
     paper-ratio training, testing      the same in the paper
     settings EXPERIMENT; PLACE; CONFIG what differs between the experiment at its largest scale and a config
     status EXPERIMENT                  how far it is at every scale
@@ -151,9 +151,10 @@ class Findings:
         return str(len(self._runs(config)))
 
     def ratio(self, what: str) -> str:
-        """Of medians; the MLP has the base's images less, as in the paper."""
-        found = [r[what]["gll"]["median_ms"] / r[what]["mlp"]["median_ms"] for r in self._rows("training-step")]
-        return f"**{min(found):.1f} to {max(found):.1f}**"
+        """Of the experiment `times`; the MLP has the base's images less, as in the paper."""
+        shown = self._largest("times")
+        found = [value for place in shown.places for value in shown.values(place, f"{what} ratio")]
+        return f"**{min(found):.2f} to {max(found):.2f}**" if found else NOT_RUN
 
     def paper_ratio(self, what: str) -> str:
         """From expected.json of the experiment `times`."""

@@ -74,10 +74,11 @@ class Limit:
 def where_stopped(works: Sequence[Work]) -> str:
     """In which cells work was stopped and how far it is there, whether that is kept, and how many cells are left."""
     from gll.reproduce.carry import position
+    from gll.reproduce.choice import chosen
 
     begun = [(work, cell) for work in works for cell in work.begun()]
     left = sum(not cell.role for work in works for cell in work.todo())
-    asked = sum(not cell.role and cell.matches(work.only) for work in works for cell in work.cells)
+    asked = sum(len(chosen(work.cells, work.only)) for work in works)
     said = [f"{left} of {counted(asked, 'cell')} left"]
     if begun:
         work, cell = begun[0]

@@ -98,7 +98,7 @@ def listing(experiment: Experiment, scale: str, only: Sequence[str], work: Path)
     found: dict[Cell, Standing] = {}
     for cell in cells:
         now = standing(work / cell.path, done.get(cell.key))
-        if not cell.role and cell.matches(only):
+        if cell in asked:
             waits = now.state is State.NOT_RUN and not warm.get(cell.needs, True)
             found[cell] = Standing(State.NEEDS) if waits else now
             if cell.key in others and now.state is not State.AT_WORK:
@@ -240,10 +240,8 @@ def _next(found: Listing, whole: bool, jobs: int) -> list[tuple[str, list[str]]]
         several = ["--jobs", str(jobs)] if jobs > 1 else []
         return [("to list them:", [*asked, *([] if scale else ["--scale", found.scale]), "--list", *several]), *every]
     first = next((cell for cell in free if found.stopped([cell])), free[0])
-    meant = [cell for cell in left if cell.matches(first.parts)]  # more than one where a name has a comma
-    one = ["--only", first.title, *(["--resume"] if found.stopped(meant) else [])]
-    name = "the next one alone:" if len(meant) == 1 else f"the next {len(meant)} alone:"
-    return [*every, (name, [*scale, *one])] if len(meant) < len(left) else every
+    one = ["--only", first.title, *(["--resume"] if found.stopped([first]) else [])]
+    return [*every, ("the next one alone:", [*scale, *one])] if len(left) > 1 else every
 
 
 def _only(words: Sequence[str]) -> list[str]:

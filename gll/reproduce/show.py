@@ -74,8 +74,8 @@ def show_run(
         kept = f"; kept in {work / experiment.name / scale}; {about(experiment, scale)}" if done else ""
         console.print(Text(count + kept), soft_wrap=True)
     else:
-        which = f"{len(new)} of them new" if new else f"none of them new; from {experiment.folder / 'results.json'}"
-        console.print(Text(f"{count}, {which}"), soft_wrap=True)
+        which = f"{len(new)} of them new; kept in" if new else "none of them new; from"
+        console.print(Text(f"{count}, {which} {experiment.folder / 'results.json'}"), soft_wrap=True)
         console.print(_table(experiment, [cell for cell in cells if cell.key in done], done, new or done))
     known = {figure for record in done.values() for figure in record["values"]}
     strange = [figure for figure in experiment.text["table"]["figures"] if figure not in known]

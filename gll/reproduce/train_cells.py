@@ -10,6 +10,7 @@ import dataclasses
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, final
 
@@ -106,6 +107,31 @@ def common_place(points: list[Point]) -> Point:
     return replace(first, place=same)
 
 
+def told_apart(cells: list[Cell]) -> list[Cell]:
+    """The same cells; warm-ups that would have the same title say in it what differs in their settings."""
+    alike: dict[str, list[Cell]] = {}
+    for cell in cells:
+        if cell.role:
+            alike.setdefault(cell.title, []).append(cell)
+    return [
+        replace(cell, apart=_differing(cell, alike[cell.title])) if len(alike.get(cell.title, ())) > 1 else cell
+        for cell in cells
+    ]
+
+
+def _differing(cell: Cell, others: Sequence[Cell]) -> str:
+    """The settings of a cell that are not those of all others: a name as it is, a number with its key."""
+    keys = dict.fromkeys(key for other in others for key in other.settings)
+    shown = []
+    for key in keys:
+        usual = attrgetter(key)(Config("default"))  # which `told` leaves out
+        values = [other.settings.get(key, usual) for other in others]
+        if any(value != values[0] for value in values):
+            value = cell.settings.get(key, usual)
+            shown.append(value if isinstance(value, str) else f"{key.rpartition('.')[2]} {value}")
+    return ", ".join(shown)
+
+
 @final
 class TrainKind(AbstractKind):
     """Training runs. Options: `classes`, names of classes whose error is wanted by itself, and `figure`, its name."""
@@ -129,7 +155,7 @@ class TrainKind(AbstractKind):
                 need = made[group].key
             chosen = {f"options.{key}": value for key, value in point.options().items()}
             cells.append(Cell(experiment.name, scale, point, {**told(config), **chosen}, needs=need))
-        return cells
+        return told_apart(cells)
 
     def look(self, experiment: Experiment, cells: Sequence[Cell]) -> dict[str, str]:
         for cell in cells:

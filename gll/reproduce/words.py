@@ -1,7 +1,8 @@
-"""Names of cells as people type them."""
+"""Names of cells as people type them, and what they may have meant."""
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterable
 
@@ -45,3 +46,20 @@ def has(parts: Iterable[str], words: str) -> bool:
     """
     asked = {plain(word) for word in words.split("|")}
     return any(plain(part) in asked for part in parts)
+
+
+def near(word: str, names: Iterable[str]) -> list[str]:
+    """Names that may be meant by a word that is none of them: those that begin with it, or else the nearest.
+
+    A number that is not there was no slip of the finger, and has none near it.
+
+    >>> near("resnet18", ["MLP", "ResNet18: 1,000 steps", "ResNet18: 4,000 steps"])
+    ['ResNet18: 1,000 steps', 'ResNet18: 4,000 steps']
+    >>> near("Fashion-MNIST", ["mnist", "fashionmnist"]), near("3%", ["2%", "20%"])
+    (['fashionmnist'], [])
+    """
+    asked, spelled = plain(word), {plain(name): name for name in names}
+    begun = [name for short, name in spelled.items() if asked and short.startswith(asked)]
+    if begun or not any(letter.isalpha() for letter in asked):
+        return begun
+    return [spelled[short] for short in difflib.get_close_matches(asked, list(spelled), n=1, cutoff=0.5)]

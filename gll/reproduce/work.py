@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from gll.files import complete_file
+from gll.reproduce.choice import chosen
 from gll.reproduce.experiment import Cell, Experiment, ExperimentError
 from gll.reproduce.kinds import AbstractKind, Outcome, Place, kind_of
 from gll.reproduce.records import (
@@ -57,7 +58,7 @@ class Work:
         root: the folder of cells, out/reproduce.
         device: where to.
         reporter: who tells.
-        only: words that a cell must have; see `Cell.matches`.
+        only: words that a cell must have; see `gll.reproduce.choice`.
 
     `unready` says why a cell cannot be run, by its key; `taken` are the keys of those taken from other experiments.
     """
@@ -89,7 +90,7 @@ class Work:
     def todo(self) -> list[Cell]:
         """What is asked for and not finished, and what that needs and is not at hand."""
         done = self.done()
-        asked = [c for c in self.cells if not c.role and c.matches(self.only) and c.key not in done]
+        asked = [cell for cell in chosen(self.cells, self.only) if cell.key not in done]
         needed = {cell.needs for cell in asked}
         before = [c for c in self.cells if c.key in needed and read_record(self.folder(c)) is None]
         return [cell for cell in self.cells if cell in before or cell in asked]
@@ -106,8 +107,7 @@ class Work:
 
     def take_over(self) -> None:
         """Take what is asked for and not finished from other experiments that have it."""
-        asked = [cell for cell in self.cells if cell.matches(self.only)]
-        for record in take_over(self.experiment, asked, self.done()):
+        for record in take_over(self.experiment, chosen(self.cells, self.only), self.done()):
             self.taken.add(record["key"])
             said = f"{self.experiment.name} ({self.scale}): {record['cell']}: taken from {record['taken_from']}"
             self.reporter.say(f"{said}, where it is the same cell")
@@ -132,8 +132,20 @@ class Work:
         from gll.train.model import find_device
 
         find_device(self.device, "--device")
+        self._require_different()
         self.unready.update(self.kind.look(self.experiment, self.todo()))
         return self.problems()
+
+    def _require_different(self) -> None:
+        """A `set` of a scale goes over the settings of axes, and may take away what tells two cells apart."""
+        seen: dict[str, Cell] = {}
+        for cell in (c for c in self.cells if not c.role):
+            if (other := seen.setdefault(cell.key, cell)) is not cell:
+                said = f"{other.title} and {cell.title} are one cell: their settings are equal"
+                raise ExperimentError(
+                    f"{said}; is what tells them apart overridden by `set` of [scales.{self.scale}]? If so, give it in "
+                    f"`axes` of that scale"
+                )
 
     def slow(self) -> str:
         """A warning where cells that are long on a GPU are to be run on a CPU; else empty.

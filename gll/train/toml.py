@@ -17,6 +17,8 @@ import typing
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from gll.words import did_you_mean
+
 Scalar = bool | int | float | str
 FRACTION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*/\s*(0*[1-9]\d*)\s*")  # such as 8/255
 WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
@@ -76,8 +78,7 @@ ALIASES = {
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """A question that ends an error message, or nothing."""
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    return did_you_mean(difflib.get_close_matches(word, list(known), n=1, cutoff=0.5))
 
 
 def _key(f: dataclasses.Field[Any]) -> str:
