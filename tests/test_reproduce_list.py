@@ -19,11 +19,14 @@ from gll.reproduce import listing as listings
 from gll.reproduce.choice import chosen
 from gll.reproduce.experiment import Cell, Experiment, load_experiment
 from gll.reproduce.kinds import kind_of
+from gll.reproduce.limit import where_stopped
 from gll.reproduce.listing import listing, show_cells
 from gll.reproduce.records import claimed, read_records, write_json
 from gll.reproduce.state import State, note_begin
 from gll.reproduce.words import typed
 from gll.reproduce.work import Work
+from gll.train.progress import Reporter
+from gll.words import counted
 from tests.test_reproduce_work import COUNTS, invoked, said, work_on, written
 
 REAL = Path(__file__).parent.parent / "experiments"
@@ -271,6 +274,9 @@ def test_a_title_is_that_cell_alone(counts: Experiment) -> None:
         assert [cell.title for cell in chosen(cells, typed(words))] == titles
         at = [cell.title for cell in listing(experiment, "small", typed(words), counts.folder / "nowhere").left()]
         assert sorted(at) == sorted(titles)
+        work = Work(experiment, "small", counts.folder / "nowhere", "cpu", Reporter(), typed(words))
+        assert sorted(cell.title for cell in work.todo()) == sorted(titles)
+        assert f"{len(titles)} of {counted(len(titles), 'cell')} left" in where_stopped([work])
 
 
 # What does not go together --------------------------------------------------------------------------------------------

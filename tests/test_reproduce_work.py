@@ -80,10 +80,12 @@ def said(result: Result) -> str:
 
 def test_cells_that_a_scale_makes_equal_are_refused(tmp_path: Path) -> None:
     """Its `set` goes over the axes: else two names would share one record."""
-    found = invoked(written(tmp_path, COUNTS + 'set = ["options.encoder=digits-cnn"]'), "--scale", "small")
-    assert found.exit_code == 1
-    assert "first, seed 0 and second, seed 0 are one cell: their settings are equal" in said(found)
-    assert "overridden by `set` of [scales.small]" in said(found)
+    experiment = written(tmp_path, COUNTS + 'set = ["options.encoder=digits-cnn"]')
+    for words in (["--scale", "small"], ["--scale", "small", "--list"]):
+        found = invoked(experiment, *words)
+        assert found.exit_code == 1
+        assert "first, seed 0 and second, seed 0 are one cell: their settings are equal" in said(found)
+        assert "overridden by `set` of [scales.small]" in said(found)
     assert not (tmp_path / "work").exists()
 
 

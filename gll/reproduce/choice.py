@@ -1,7 +1,7 @@
 """Which cells: the words of --only, and what to say where no cell has them.
 
 "resnet18, 2%" are cells with both; "resnet18 | vgg11, seed 0" are those of either network with that seed. A whole
-title, as of a list or a log, is that cell alone, though others may have all of its words, too.
+title of a cell, as of a list or a log, is that one alone, though others may have all of its words, too.
 """
 
 from __future__ import annotations

@@ -142,6 +142,21 @@ class Cell:
         return all(has(self.parts, word) for word in words if word.strip())
 
 
+def require_different(cells: Iterable[Cell]) -> None:
+    """Refuse two names for one cell: a `set` of a scale goes over the axes, and may take away what tells cells apart.
+
+    Raises:
+        ExperimentError: it says which two.
+    """
+    seen: dict[str, Cell] = {}
+    for cell in (cell for cell in cells if not cell.role):
+        if (other := seen.setdefault(cell.key, cell)) is not cell:
+            raise ExperimentError(
+                f"{other.title} and {cell.title} are one cell: their settings are equal; is what tells them apart "
+                f"overridden by `set` of [scales.{cell.scale}]? If so, give it in `axes` of that scale"
+            )
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class Experiment:
@@ -167,7 +182,7 @@ class Experiment:
 
     @property
     def in_paper(self) -> str:
-        """Where the paper has it; "none", and maybe why, where it has not."""
+        """Where the paper has it; "none", and maybe why, where it has not; "on table 4: ..." where it asks about it."""
         return str(self.text["paper"]).strip() or "none"
 
     @property

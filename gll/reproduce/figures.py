@@ -135,10 +135,13 @@ def curves(run: Sequence[Shown], path: Path) -> list[Picture]:
 
 
 def _from_switch(record: Mapping[str, Any]) -> Curves:
-    """The curves of a record, without what another head has trained before: there it is the same as that one alone."""
+    """The curves of a record, without what another head has trained before: there it is the same as that one alone.
+
+    The loss of the epoch at which heads are switched is still the first one's; a test then is of both.
+    """
     begin = record["config"].get("model.switch_at", 0)
     return {
-        key: [point for point in points if point[0] is not None and point[0] >= begin]
+        key: [p for p in points if p[0] is not None and (p[0] > begin or (p[0] == begin and key.startswith("test ")))]
         for key, points in record["more"]["curves"].items()
     }
 

@@ -47,7 +47,8 @@ def typed_place(words: str) -> str:
 
 def who_has(place: str, experiments: Iterable[Experiment]) -> str:
     """Which experiments are this place of the paper, in words, and what to type."""
-    found = [one for one in experiments if one.of_paper and place in read_places(one.in_paper)]
+    themselves = [one for one in experiments if one.of_paper and not one.in_paper.startswith("on ")]
+    found = [one for one in themselves if place in read_places(one.in_paper)]
     if not found:
         return f"no experiment is {place} of the paper; gll reproduce --list says where the paper has each of them"
     about = [f"`{one.name}`" if len(found) == 1 else f"`{one.name}` ({one.text['title']})" for one in found]

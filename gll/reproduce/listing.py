@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gll.reproduce.choice import chosen, values
-from gll.reproduce.experiment import SCALES, Cell, Experiment
+from gll.reproduce.experiment import SCALES, Cell, Experiment, require_different
 from gll.reproduce.kinds import kind_of
 from gll.reproduce.records import done_records, read_record
 from gll.reproduce.state import Standing, State, grouped, standing
@@ -89,6 +89,7 @@ def listing(experiment: Experiment, scale: str, only: Sequence[str], work: Path)
         work: the folder of cells at work.
     """
     cells = kind_of(experiment).cells(experiment, scale)
+    require_different(cells)
     done = done_records(experiment, cells, work)
     asked = chosen(cells, only)
     needed = {cell.needs for cell in asked}

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from gll.files import complete_file
 from gll.reproduce.choice import chosen
-from gll.reproduce.experiment import Cell, Experiment, ExperimentError
+from gll.reproduce.experiment import Cell, Experiment, ExperimentError, require_different
 from gll.reproduce.kinds import AbstractKind, Outcome, Place, kind_of
 from gll.reproduce.records import (
     Record,
@@ -132,20 +132,9 @@ class Work:
         from gll.train.model import find_device
 
         find_device(self.device, "--device")
-        self._require_different()
+        require_different(self.cells)
         self.unready.update(self.kind.look(self.experiment, self.todo()))
         return self.problems()
-
-    def _require_different(self) -> None:
-        """A `set` of a scale goes over the settings of axes, and may take away what tells two cells apart."""
-        seen: dict[str, Cell] = {}
-        for cell in (c for c in self.cells if not c.role):
-            if (other := seen.setdefault(cell.key, cell)) is not cell:
-                said = f"{other.title} and {cell.title} are one cell: their settings are equal"
-                raise ExperimentError(
-                    f"{said}; is what tells them apart overridden by `set` of [scales.{self.scale}]? If so, give it in "
-                    f"`axes` of that scale"
-                )
 
     def slow(self) -> str:
         """A warning where cells that are long on a GPU are to be run on a CPU; else empty.
