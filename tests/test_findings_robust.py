@@ -60,7 +60,7 @@ def shown(folder: Path, errors: Errors) -> Shown:
             attacks = [
                 {
                     "attack": "pgd",
-                    "settings": {"eps": eps},
+                    "settings": {"eps": eps, "norm": {"name": "LInf", "scale": 1.0}},
                     "error": 0.125 * eps,
                     "chunk": 9,
                     "threat": {"base": "70 of 80 labelled", "queries": "alone"},

@@ -286,13 +286,29 @@ def test_checks_are_by_one_rule(module: ModuleType, tmp_path: Path) -> None:
 
 def test_both_views_of_every_class_are_in_one_row(module: ModuleType) -> None:
     """The one in the graph of all queries came later: records without it are read as before."""
-    attacks = [{"attack": "pgd with every class", "settings": {"eps": 0.1}, "error": 0.3}]
+    settings = {"eps": 0.1, "norm": {"name": "LInf", "scale": 1.0}}
+    attacks = [{"attack": "pgd with every class", "settings": settings, "error": 0.3}]
     wanted = module.ATTACKS["PGD with every class in sight"]
     assert module.strongest({"groups": [{"attacks": attacks}]}, 0.1, wanted) == 0.3
-    attacks.append({"attack": "pgd with every class jointly", "settings": {"eps": 0.1}, "error": 0.4})
+    attacks.append({"attack": "pgd with every class jointly", "settings": settings, "error": 0.4})
     assert module.strongest({"groups": [{"attacks": attacks}]}, 0.1, wanted) == 0.4
     others = [title for title, wanted in module.ATTACKS.items() if wanted(attacks[1]["attack"])]
     assert others == ["PGD with every class in sight"]
+
+
+def test_autoattack_in_a_cube_inside_the_ball_is_not_lost(module: ModuleType) -> None:
+    """Where channels have units of their own, as on CIFAR-10, its ε is that of the smallest."""
+    known = module.known()
+    (record,) = (r for _, r in known.adversarial[0].found if r["cell"] == "cifar10, GLL, natural, seed 0")
+    (cube,) = {
+        a["settings"]["eps"] for g in record["more"]["summary"]["groups"] for a in g["attacks"] if "auto" in a["attack"]
+    }
+    assert cube < 0.95 * record["more"]["summary"]["table_eps_pixels"]
+    table = module.attacked(known)["attacked-cifar10"].splitlines()
+    row = dict(
+        zip(table[0].split(" | "), next(line for line in table if " | GLL | " in line).split(" | "), strict=True)
+    )
+    assert row["**AutoAttack, standard**"] == f"{record['values']['AutoAttack']:.1f}"
 
 
 def test_one_attack_alone_stands_beside_the_worst_case(module: ModuleType, tmp_path: Path) -> None:

@@ -186,6 +186,17 @@ def test_a_switch_of_heads(tmp_path: Path) -> None:
     ]
 
 
+def test_each_head_has_its_rate(tmp_path: Path) -> None:
+    course = ["train.schedule=step", "train.step_epochs=1", "train.step_factor=0.5", "train.lr=0.08", "train.epochs=3"]
+    found = {}
+    for first in ("", "model.first_lr=0.4"):
+        run = new_run(tiny(tmp_path / f"r{first}", "model.switch_at=2", *course, *filter(None, [first])))
+        train(run)
+        found[first] = [row["lr"] for row in run.metrics() if row["phase"] == "train"]
+    assert found[""] == pytest.approx([0.08, 0.04, 0.02])
+    assert found["model.first_lr=0.4"] == pytest.approx([0.4, 0.2, 0.02])
+
+
 def test_the_first_head_is_the_one_that_would_train_alone(tmp_path: Path) -> None:
     turns = tiny(tmp_path, "model.switch_at=2", "model.first_options.hidden=7")
     alone = tiny(tmp_path, "model.head=mlp", "model.head_options.hidden=7")

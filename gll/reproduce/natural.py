@@ -103,14 +103,12 @@ def _numbers(contest: Contest) -> str:
 
 def together(scales: Sequence[Shown], worst: Shown) -> str:
     """After the paper's training, all samples in one graph, as the paper has it; with numbers."""
-    parts = in_one_graph(scales, worst)
-    first = next((group for group in _compared(scales, NATURAL) if group.scale == scales[-1].scale), None)
-    how = f" ({training_of(first.records[OURS][0])})" if first else ""
-    return f"**After {WHOSE[PAPER]}{how}, all samples in one graph:** {parts}."
+    return f"**After {WHOSE[PAPER]}, all samples in one graph:** {in_one_graph(scales, worst)}."
 
 
 def in_one_graph(scales: Sequence[Shown], worst: Shown | None = None, training: str = NATURAL) -> str:
-    """For every data set of `adversarial`; with numbers where `worst-case` is given, which has more such trainings.
+    """For every data set of `adversarial`; with numbers and the training where `worst-case` is given, which has more
+    such trainings.
 
     What was trained for less says so.
     """
@@ -120,9 +118,11 @@ def in_one_graph(scales: Sequence[Shown], worst: Shown | None = None, training: 
         for head in (head for head in group.records if head != OURS and group.values(head, WORST)):
             words.setdefault(group.judged(OURS, head), []).append(HEADS[head])
         beside = "; ".join(f"**{word}** beside {' and '.join(names)}" for word, names in words.items())
-        short = "" if group.scale == scales[-1].scale else f", shortened to {group.epochs}"
-        where, told = group.seeds, ""
+        whole = group.scale == scales[-1].scale
+        short, where, told = "" if whole else f", shortened to {group.epochs}", group.seeds, ""
         if worst is not None:
+            how = training_of(group.records[OURS][0])
+            short = f" ({how})" if whole else f" (shortened: {how})"
             graph = group.graph.replace(" + ", " attacked + ")
             where, told = f"{group.eps}; {where}, {graph} base samples", f": worst case {group.numbers()}"
             where += more_trainings(worst, group)

@@ -12,6 +12,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any, final
 
+from gll.attacks.tables import near_ball
 from gll.reproduce.robust import HEADS, seeds_of, shown_mean
 from gll.reproduce.tables import Shown
 from gll.reproduce.verdicts import judged, relation, so_far
@@ -95,9 +96,7 @@ def strong(summary: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def single(summary: Mapping[str, Any]) -> float:
     """The largest error of one attack at the ε of the table, a share: in one batch, where samples share a graph."""
-    eps = summary["table_eps_pixels"]
-    found = [a for a in strong(summary)["attacks"] if abs((a["settings"].get("eps") or 0.0) - eps) < 1e-6]
-    return max(float(attack["error"]) for attack in found)
+    return max(float(attack["error"]) for attack in near_ball(strong(summary), summary["table_eps_pixels"], "LInf"))
 
 
 def graph_of(attack: Mapping[str, Any]) -> str:

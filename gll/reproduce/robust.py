@@ -12,6 +12,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
+from gll.attacks.tables import near_ball
 from gll.reproduce.records import Record
 from gll.reproduce.tables import LINEAR, NONE, Shown
 from gll.reproduce.verdicts import interval, judged, relation, so_far
@@ -73,8 +74,8 @@ def normalised(eps: float, summary: Mapping[str, Any]) -> str:
 
 
 def strongest(summary: Mapping[str, Any], eps: float, wanted: Callable[[str], bool]) -> float | None:
-    """The largest error of the attacks with such a name at one ε, a share."""
-    attacks = [a for g in summary["groups"] for a in g["attacks"] if a["settings"].get("eps") == eps]
+    """The largest error of the attacks with such a name in the ball of one ε, a share."""
+    attacks = [a for g in summary["groups"] for a in near_ball(g, eps, "LInf")]
     return max((a["error"] for a in attacks if wanted(a["attack"])), default=None)
 
 

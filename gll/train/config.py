@@ -70,6 +70,7 @@ class ModelConfig:
         head_options: its further arguments, such as k.
         first: the head that trains before `switch_at`.
         first_options: its further arguments.
+        first_lr: learning rate until `switch_at`, at its highest; 0: train.lr.
         switch_at: the epoch from which `head` trains; 0: from the start. 50 with `first = "mlp"` is the paper's GLL-50.
     """
 
@@ -79,9 +80,11 @@ class ModelConfig:
     head_options: Mapping[str, Scalar] = field(default_factory=dict)
     first: str = "mlp"
     first_options: Mapping[str, Scalar] = field(default_factory=dict)
+    first_lr: float = 0.0
     switch_at: int = 0
 
     def __post_init__(self) -> None:
+        _check(self.first_lr >= 0, "model.first_lr", self.first_lr, "at least 0")
         _check(self.switch_at >= 0, "model.switch_at", self.switch_at, "an epoch, at least 0")
 
 

@@ -31,7 +31,14 @@ from gll.train.evaluate import at_work, evaluate, name_of, predictions, remarks,
 from gll.train.finite import NonFiniteError, Notes
 from gll.train.interrupt import Interrupt
 from gll.train.model import CHECKPOINT, build_run, features, find_device, is_compiled, keep_projection
-from gll.train.optimize import learning_rate, load_optimizer, make_optimizer, optimizer_tensors, set_learning_rate
+from gll.train.optimize import (
+    learning_rate,
+    load_optimizer,
+    make_optimizer,
+    optimizer_tensors,
+    set_learning_rate,
+    training_of_epoch,
+)
 from gll.train.pretrain import load_warm_up, warm_up
 from gll.train.progress import Reporter, Update, clock
 from gll.train.runs import Run, same_processes
@@ -167,11 +174,11 @@ class Training:
         # A second backward pass, where the first was in vain, is possible neither when processes average gradients
         # during the first, nor when compiled code has reused its memory.
         self.trusting = self.ranks.world == 1 and not is_compiled(self.encoder)
-        begun = time.perf_counter()
+        begun, training = time.perf_counter(), training_of_epoch(config, epoch)
         with Interrupt() as interrupt:
             every = batches.epoch(epoch, base=self.base if head.uses_base else None)
             for step, batch in self.ahead.steps(every, epoch, self.step):
-                lr = learning_rate(config.train, epoch * len(batches) + step, len(batches))
+                lr = learning_rate(training, epoch * len(batches) + step, len(batches))
                 self.notes.begin(step, lr)
                 try:
                     self.train_step(batch, step, lr)

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from gll.train.config import TrainConfig, WarmupConfig
+from gll.train.config import Config, TrainConfig, WarmupConfig
 
 
 def make_optimizer(section: TrainConfig | WarmupConfig, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
@@ -41,6 +42,18 @@ def learning_rate(section: TrainConfig | WarmupConfig, step: int, steps_per_epoc
         "step": lambda: section.step_factor ** (step // steps_per_epoch // section.step_epochs),
     }
     return section.lr * factors[section.schedule]()
+
+
+def training_of_epoch(config: Config, epoch: int) -> TrainConfig:
+    """[train] as it is in an epoch, counted from 0: before a switch of heads the rate may be another one.
+
+    >>> from gll.train.config import from_toml
+    >>> config = from_toml('name = "a"', ["train.lr=0.1", "model.first_lr=0.5", "model.switch_at=2"])
+    >>> [training_of_epoch(config, epoch).lr for epoch in (0, 1, 2, 3)]
+    [0.5, 0.5, 0.1, 0.1]
+    """
+    first = config.model.first_lr if epoch < config.model.switch_at else 0.0
+    return replace(config.train, lr=first or config.train.lr)
 
 
 def _one_cycle(done: float, rise: float = 0.3, start: float = 0.04) -> float:

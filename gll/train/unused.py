@@ -71,7 +71,11 @@ def without_effect(config: Config) -> list[str]:
     if b.strategy not in ("entropy", "l2") and b.selection != type(b).selection:
         found.append(f'base.selection has no effect: base.strategy is "{b.strategy}", and only entropy and l2 select')
     if m.switch_at == 0:
-        given = {"model.first": m.first != type(m).first, "model.first_options": bool(m.first_options)}
+        given = {
+            "model.first": m.first != type(m).first,
+            "model.first_options": bool(m.first_options),
+            "model.first_lr": m.first_lr != type(m).first_lr,
+        }
         keys = [key for key, differs in given.items() if differs]
         found += _said(keys, "model.switch_at is 0, so that no head trains before model.head")
     changed = [key for key in _changed("warmup", w) if key not in ("warmup.epochs", "warmup.from")]
