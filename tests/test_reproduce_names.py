@@ -90,7 +90,7 @@ def test_every_table_of_the_paper_is_found() -> None:
     [
         ("longer", "small", "resnet18", "; did you mean 'ResNet18: 1,000 steps' or 'ResNet18: 4,000 steps'?"),
         ("longer", "small", "resnet18", "training: '1,000 steps', '1,000 steps, rate 0.05', '4,000 steps', "),
-        ("longer", "small", "resnet18", "; head: MLP, GLL; seed 0"),
+        ("longer", "small", "resnet18", "; head: MLP, WNLL, GLL; seed 0"),
         ("longer", "smoke", "resnet18, MLP", " or 'ResNet18: 4,000 steps', with --scale small?"),
         ("adversarial", "small", "fashion-mnist", "; did you mean 'fashionmnist'?"),
         ("adversarial", "smoke", "Fashion-MNIST", "; did you mean 'fashionmnist', with --scale small?"),

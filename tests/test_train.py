@@ -186,6 +186,25 @@ def test_a_switch_of_heads(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(("encoder", "same"), [("fashion-cnn", True), ("digits-cnn", False)])
+def test_a_base_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoder: str, same: bool) -> None:
+    """Without batch normalisation it is all the same; with it the base has statistics of its own."""
+    sizes, weights = dict[str, list[int]](), dict[str, dict[str, Tensor]]()
+    own = loop.features
+    for apart in ("false", "true"):
+        seen = sizes[apart] = list[int]()
+        monkeypatch.setattr(
+            loop, "features", lambda net, x, config, seen=seen: seen.append(len(x)) or own(net, x, config)
+        )
+        network = [f"model.encoder={encoder}", "train.optimizer=sgd", *["model.encoder_options.image_size=8"] * same]
+        run = new_run(tiny(tmp_path / apart, *network, "train.epochs=1", f"base.apart={apart}"))
+        train(run)
+        weights[apart] = restore(run)[0].encoder.state_dict()
+    assert sizes == {"false": [80] * 3, "true": [20, 60] * 3}
+    alike = [torch.allclose(w, weights["true"][name], rtol=1e-4, atol=1e-6) for name, w in weights["false"].items()]
+    assert all(alike) is same
+
+
 def test_each_head_has_its_rate(tmp_path: Path) -> None:
     course = ["train.schedule=step", "train.step_epochs=1", "train.step_factor=0.5", "train.lr=0.08", "train.epochs=3"]
     found = {}

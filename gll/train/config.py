@@ -99,15 +99,19 @@ class BaseConfig:
         selection: of the uncertain: "top" scores, or "localmax", which spreads them out.
         again: let samples of the base enter the loss as other augmented images of theirs, for so few labels that a
             base would leave none; with train.steps, train.labelled may then exceed the number of labels.
+        apart: pass the base through the encoder by itself: batch normalisation then takes its statistics from the base
+            alone, and those of the other samples from them.
     """
 
     size: int = 100
     strategy: str = "stratified"
     selection: str = "top"
     again: bool = False
+    apart: bool = False
 
     def __post_init__(self) -> None:
-        _check(self.size >= 1, "base.size", self.size, "at least 1")
+        least = 2 if self.apart else 1  # one sample has no statistics
+        _check(self.size >= least, "base.size", self.size, f"at least {least}" + " with base.apart" * self.apart)
         _one_of("base.strategy", self.strategy, ("stratified", "fixed", "entropy", "l2"))
         _one_of("base.selection", self.selection, ("top", "localmax"))
 

@@ -225,7 +225,7 @@ class Training:
 
         self.optimizer.zero_grad(set_to_none=True)  # here and not later, while a GPU is busy anyway
         with torch.set_grad_enabled(head.trains_encoder):
-            z = features(self.encoder, x, config)
+            z = self.features(x, batch.sizes[0])
         self.notes.note("features", z)
         (z_base, z_labelled, z_other), (y_base, target, _) = z.split(batch.sizes), y.split(batch.sizes)
         nodes = self.graphs.nodes(self.ranks, z_base, y_base, z_labelled, target, z_other)
@@ -244,6 +244,12 @@ class Training:
             torch.nn.utils.clip_grad_norm_(self.trainable, config.train.clip)
         self.optimizer.step()
         self.adversary.learn(learned, target)
+
+    def features(self, x: Tensor, num_base: int) -> Tensor:
+        """Of base and other samples, together or each by themselves."""
+        if not (self.config.base.apart and 0 < num_base < len(x)):
+            return features(self.encoder, x, self.config)
+        return torch.cat([features(self.encoder, part, self.config) for part in (x[:num_base], x[num_base:])])
 
     def differentiate(self, nodes: Nodes, *, attempt: bool) -> Callable[[], bool] | None:
         """Loss and gradients. If it is only an attempt: what to ask later, while the GPU is at the backward pass."""
