@@ -82,6 +82,29 @@ def test_after_a_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
     same(whole, again)
 
 
+def test_an_optimizer_is_kept_as_long_as_it_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Moments make a checkpoint three times as large; after the last step only the result is left to write."""
+    whole, cut = (new_run(tiny(tmp_path / name)) for name in ("whole", "cut"))
+    train(whole)
+    with monkeypatch.context() as patched:
+        patched.setattr(Training, "result", lambda _: die())
+        with pytest.raises(Killed):
+            train(cut)
+    for run in (whole, cut):
+        stored = run.load("train")
+        assert stored is not None
+        assert not any(name.startswith("optimizer") for name in stored[0])
+    train(again := Run.open(cut.directory))
+    same(whole, again)
+    interrupt_at(monkeypatch, 1, 1, die)
+    begun = new_run(tiny(tmp_path / "begun"))
+    with pytest.raises(Killed):
+        train(begun)
+    stored = begun.load("train")
+    assert stored is not None
+    assert any(name.startswith("optimizer") for name in stored[0])
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("step", [1, 2])
 def test_after_a_signal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, step: int) -> None:

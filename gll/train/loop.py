@@ -340,7 +340,7 @@ class Training:
     def save(self) -> None:
         """Write a checkpoint from which `resume` goes on exactly."""
         tensors = {**self.model.tensors(), **self.adversary.tensors(), "base": self.base}
-        if self.optimizer is not None:
+        if self.optimizer is not None and self.epoch < self.config.train.epochs:  # nothing trains on from the last one
             tensors |= optimizer_tensors(self.optimizer)
         state = {
             "processes": self.ranks.world,
