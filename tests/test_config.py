@@ -90,6 +90,9 @@ def test_overrides_of_options() -> None:
         ("name = ", [], "not TOML"),
         ('name = "a/b"', [], "without a slash"),
         (NAMED, ["seed=-1"], "seed must be at least 0"),
+        (NAMED, ["model.first_lr=-1"], "model.first_lr must be at least 0"),
+        (NAMED, ["base.size=0"], "base.size must be at least 1, got 0"),
+        (NAMED, ["base.size=1", "base.apart=true"], "base.size must be at least 2 with base.apart, got 1"),
     ],
 )
 def test_what_is_refused(text: str, overrides: list[str], message: str) -> None:

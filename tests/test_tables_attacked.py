@@ -7,10 +7,12 @@ import json
 import re
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
 from gll.reproduce.experiment import load_experiment
+from gll.reproduce.protocol import single
 from gll.reproduce.records import read_records
 from tests.attacked_records import ROOT, copied, pretend
 
@@ -309,6 +311,19 @@ def test_autoattack_in_a_cube_inside_the_ball_is_not_lost(module: ModuleType) ->
         zip(table[0].split(" | "), next(line for line in table if " | GLL | " in line).split(" | "), strict=True)
     )
     assert row["**AutoAttack, standard**"] == f"{record['values']['AutoAttack']:.1f}"
+
+
+def test_the_best_single_attack_may_be_one_in_that_cube() -> None:
+    def attack(name: str, eps: float, error: float) -> dict[str, Any]:
+        return {"attack": name, "settings": {"eps": eps, "norm": {"name": "LInf", "scale": 1.0}}, "error": error}
+
+    attacks = [
+        attack("pgd", 0.1, 0.3),
+        attack("autoattack", 0.093, 0.5),
+        attack("pgd", 0.2, 0.9),
+        attack("pgd", 0.05, 0.6),
+    ]
+    assert single({"table_eps_pixels": 0.1, "groups": [{"attacks": attacks}]}) == 0.5
 
 
 def test_one_attack_alone_stands_beside_the_worst_case(module: ModuleType, tmp_path: Path) -> None:

@@ -199,7 +199,7 @@ def test_a_base_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoder: 
         network = [f"model.encoder={encoder}", "train.optimizer=sgd", *["model.encoder_options.image_size=8"] * same]
         run = new_run(tiny(tmp_path / apart, *network, "train.epochs=1", f"base.apart={apart}"))
         train(run)
-        weights[apart] = restore(run)[0].encoder.state_dict()
+        weights[apart] = dict(restore(run)[0].encoder.named_parameters())
     assert sizes == {"false": [80] * 3, "true": [20, 60] * 3}
     alike = [torch.allclose(w, weights["true"][name], rtol=1e-4, atol=1e-6) for name, w in weights["false"].items()]
     assert all(alike) is same

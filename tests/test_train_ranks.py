@@ -108,6 +108,13 @@ def test_the_commands_of_the_page() -> None:
         check_processes(load_config(ROOT / path, overrides.split()), Ranks(0, int(processes)))
 
 
+def test_a_base_apart_is_for_one_process(tmp_path: Path) -> None:
+    config = tiny(tmp_path, "base.apart=true")
+    with pytest.raises(ConfigError, match=r"base\.apart is for one process, and there are 2"):
+        new_run(config, Ranks(0, 2))
+    new_run(config)
+
+
 def test_batch_statistics_of_all_processes(tmp_path: Path) -> None:
     config = tiny(tmp_path, "train.sync_batchnorm=true")
     with pytest.raises(ConfigError, match="sync_batchnorm needs GPUs"):

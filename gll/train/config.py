@@ -100,7 +100,7 @@ class BaseConfig:
         again: let samples of the base enter the loss as other augmented images of theirs, for so few labels that a
             base would leave none; with train.steps, train.labelled may then exceed the number of labels.
         apart: pass the base through the encoder by itself: batch normalisation then takes its statistics from the base
-            alone, and those of the other samples from them.
+            alone, and those of the other samples from them. For one process.
     """
 
     size: int = 100

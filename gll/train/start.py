@@ -82,6 +82,8 @@ def check_processes(config: Config, ranks: Ranks) -> None:
                 f"{key} = {number} is shared by {ranks.world} processes, and must be a multiple of that number: use "
                 f"{f'{below} or ' if below else ''}{below + ranks.world}"
             )
+    if config.base.apart and ranks.world > 1:  # processes that share gradients see one call of the encoder a step
+        raise ConfigError(f"base.apart is for one process, and there are {ranks.world}: leave it out, or start one")
     if config.train.sync_batchnorm and ranks.world > 1 and ranks.device.type != "cuda":
         raise ConfigError("train.sync_batchnorm needs GPUs: PyTorch has no such layer on a CPU")
 
