@@ -216,7 +216,7 @@ def attacked(known: Known) -> dict[str, str]:
     from _attacked_words import answers, claims, comparisons, excluded, other_training, symmetry
 
     made = {"attacked-claims": claims(known), "attacked-headline": headline(known.worst)}
-    made["attacked-headline-natural"] = natural.headline(known.worst, known.adversarial)
+    made["attacked-natural"] = natural.table(known.worst, known.adversarial)
     made |= {"attacked-square": square(known), "attacked-jointly": jointly(known)}
     made |= {"attacked-cw": _attacked_cw.table(known), "attacked-rate": by_rate()}
     made |= {"attacked-excluded": excluded(known), "attacked-comparisons": comparisons(known)}

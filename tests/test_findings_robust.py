@@ -154,57 +154,51 @@ def test_lower_than_one_of_two_is_said_of_that_one(tmp_path: Path) -> None:
     assert robust.headline(found).startswith(start)
 
 
+def cells(table: str) -> list[list[str]]:
+    """The rows of a table."""
+    return [line.strip("| ").split(" | ") for line in table.splitlines()[2:]]
+
+
 def test_where_no_head_is_left_there_is_no_verdict(tmp_path: Path) -> None:
     errors = {(data, head, "natural"): [(once, 99.9 - once) for once, _ in e] for (data, head, _), e in LEVEL.items()}
     found = shown(tmp_path / "broken", errors)
-    told = natural.alone(found, "natural")
-    assert "at ε = 1 px **weaker**: worst case GLL 3.0 ± 0.1, " in told
-    assert told.endswith("at ε = 2 px **all heads are broken (96.9 to 97.9)**.")
-    at_both = {place: [(95.0 + once, twice) for once, twice in pairs] for place, pairs in errors.items()}
-    told = natural.alone(shown(tmp_path / "both", at_both), "natural")
-    assert "a naturally trained GLL is broken, as all heads are.**" in told
+    once, twice = cells(natural.table(found, [found]))
+    assert once[3] == "1 px"
+    assert once[5] == "3.0 ± 0.1"
+    assert [once[-1], twice[-1]] == ["**weaker**", "**all heads are broken (96.9 to 97.9)**"]
     one_left = errors | {("mnist", "linear", "natural"): [(2.0, 90.0), (2.1, 89.0)]}
-    assert "broken" not in natural.alone(shown(tmp_path / "left", one_left), "natural")
+    left = shown(tmp_path / "left", one_left)
+    assert "broken" not in natural.table(left, [left])
 
 
 def test_after_natural_training_each_answer_names_its_training(tmp_path: Path) -> None:
     nothing = shown(tmp_path / "nothing", LEVEL)
-    ours, paper = "**After our training", "**After the paper's training"
-    assert natural.alone(nothing, "natural") == f"{ours}, each sample alone in a graph:** not run yet."
+    assert natural.table(nothing, [nothing]) == "Not run yet."
     errors: Errors = {(data, head, "natural"): pairs for (data, head, _), pairs in LEVEL.items()}
     found = shown(tmp_path / "found", errors)
-    alone = natural.alone(found, "natural")
-    assert alone == (
-        f"{ours} (30 epochs, Adam 0.001, cosine), each sample alone in a graph with a base of 70, a "
-        "naturally trained GLL is not more robust than a linear layer or an MLP.** MNIST (seeds 0, 1), at ε = 1 px "
-        "**weaker**: worst case GLL 3.0 ± 0.1, linear 2.0 ± 0.1, MLP 2.0 ± 0.1; at ε = 2 px **no difference**: "
-        "worst case GLL 70.0 ± 14.1, linear 67.5 ± 0.7, MLP 71.5 ± 0.7."
-    )
-    others = {place: pairs for place, pairs in errors.items() if place[1] != "GLL"}
-    assert natural.alone(shown(tmp_path / "others", others), "natural") == (
-        f"{ours}, each sample alone in a graph:** a GLL has not been run yet; MNIST (seeds 0, 1), at ε = 1 px worst "
-        "case linear 2.0 ± 0.1, MLP 2.0 ± 0.1."
-    )
-    more = {("fashionmnist", head, "natural"): [pair] for head, pair in (("GLL", (1, 2)), ("MLP", (9, 60)))}
-    both = natural.alone(shown(tmp_path / "both", errors | more), "natural")
-    assert "GLL is not more robust than a linear layer but, in part, more robust than an MLP.**" in both
-    assert "; FashionMNIST (seed 0), at ε = 1 px **so far yes**: worst case GLL 1.0, MLP 9.0; " in both
-    lines = natural.headline(found, [found]).splitlines()
-    assert lines == [
-        f"- {paper}, each sample alone in a graph:** not run yet.",
-        f"- {paper}, all samples in one graph:** not run yet.",
-        f"- {alone}",
+
+    def table(name: str, errors: Errors) -> str:
+        return natural.table(shown(tmp_path / name, errors), [found])
+
+    ours = ["MNIST", "our training (30 epochs, Adam 0.001, cosine)", "1 + 70"]
+    alone = [
+        [*ours, "1 px", "seeds 0, 1", "3.0 ± 0.1", "–", "2.0 ± 0.1", "2.0 ± 0.1", "**weaker**"],
+        [*ours, "2 px", "seeds 0, 1", "70.0 ± 14.1", "–", "67.5 ± 0.7", "71.5 ± 0.7", "**no difference**"],
     ]
+    assert cells(table("again", errors)) == alone
+    assert table("others", {place: pairs for place, pairs in errors.items() if place[1] != "GLL"}) == "Not run yet."
+    more = {("fashionmnist", head, "natural"): [pair] for head, pair in (("GLL", (1, 2)), ("MLP", (9, 60)))}
+    both = cells(table("both", errors | more))
+    assert both[:2] == alone
+    assert both[2][3:] == ["1 px", "seed 0", "1.0", "–", "–", "9.0", "**so far yes**"]
     other = {
         ("mnist", "GLL", "natural, as in the paper"): [(1.0, 20.0), (1.1, 21.0)],
         ("mnist", "linear", "natural, as in the paper"): [(50.0, 99.0), (51.0, 99.1)],
     }
-    after = natural.headline(shown(tmp_path / "after", errors | other), [found]).splitlines()
-    assert after[1:] == lines[1:]
-    assert after[0].startswith(
-        f"- {paper} (100 epochs, Adam 0.01, steps), each sample alone in a graph with a base of 70, a naturally "
-        "trained GLL is more robust than a linear layer.** MNIST (seeds 0, 1), at ε = 1 px **yes**: worst case GLL "
-    )
+    after = cells(table("after", errors | other))
+    assert after[2:] == alone
+    assert after[0][1] == "the paper's training (100 epochs, Adam 0.01, steps)"
+    assert [row[-1] for row in after[:2]] == ["**yes**"] * 2
 
 
 def test_new_data_and_new_training_are_taken_up(tmp_path: Path) -> None:

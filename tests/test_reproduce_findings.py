@@ -142,7 +142,6 @@ def test_values_that_are_not_judged_are_told_from_none(findings: Findings, bette
         ("ratio training", "unknown experiment 'times'"),
         ("paper-ratio training", "unknown experiment 'times'"),
         ("headline", "unknown experiment 'worst-case'"),
-        ("natural-contest", "unknown experiment 'adversarial'"),
     ],
 )
 def test_what_is_not_there_is_refused(findings: Findings, mark: str, message: str) -> None:

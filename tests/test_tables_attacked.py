@@ -30,7 +30,7 @@ def test_what_is_not_run_is_said(module: ModuleType, tmp_path: Path) -> None:
     assert made["attacked-fashionmnist-robust"] == made["attacked-mnist-natural"] == "Not run yet."
     assert made["attacked-mnist"] == made["attacked-answers"] == made["attacked-headline"] == "Not run yet."
     assert made["attacked-claims"].count("| not run yet |") == 10
-    assert [line.endswith(" not run yet.") for line in made["attacked-headline-natural"].splitlines()] == [True] * 3
+    assert made["attacked-natural"] == "Not run yet."
     assert made["attacked-symmetry"] == made["attacked-mnist-order"] == made["attacked-mnist-attacks"] == "Not run yet."
 
 
@@ -48,9 +48,10 @@ def test_a_new_data_set_and_new_trainings_come_in(module: ModuleType, tmp_path: 
     names = ("GLL", "GLL, against every class", "WNLL", "linear", "MLP")
     assert head == "| attack | " + " | ".join(f"{name}, ε = {eps} px" for eps in (0.1, 0.2) for name in names) + " |"
     assert "**worst case of all**" in after["attacked-fashionmnist-robust"]
-    *others, alone = after["attacked-headline-natural"].splitlines()
-    assert "; FashionMNIST (seeds 0 to 2), at ε = " in alone
-    assert others == before["attacked-headline-natural"].splitlines()[:-1]
+    *others, once, twice = after["attacked-natural"].splitlines()
+    assert once.startswith("| FashionMNIST | our training (")
+    assert twice.startswith("| FashionMNIST | our training (")
+    assert others == before["attacked-natural"].splitlines()
     assert "| natural | FashionMNIST | 0.2 px | GLL | 14 | " in after["attacked-symmetry"]
     assert " on FashionMNIST after natural training: it finds " in after["attacked-claims"]
     assert "against every class" in after["attacked-answers"]
@@ -118,12 +119,11 @@ def test_heads_in_the_papers_protocol_are_compared_as_far_as_the_samples_allow(
         if record["cell"].startswith("fashionmnist, linear, natural"):
             record["values"]["worst case"] = None  # strong attacks were not made
     (folder / "results.json").write_text(json.dumps(records))
-    assert "FashionMNIST" not in module.attacked(module.known(tmp_path))["attacked-headline-natural"]
+    assert "FashionMNIST" not in module.attacked(module.known(tmp_path))["attacked-natural"]
     graphs = next(line for line in made["attacked-mnist"].splitlines() if "attacked + base" in line)
     assert graphs.count("*10,000 + 10,000*") == 3  # natural, FGSM, IFGSM
     assert graphs.count("*1,000 + 1,000*") == 5
-    assert "0.092 px" in made["attacked-headline-natural"]
-    assert "0.3 normalised" in made["attacked-headline-natural"]
+    assert " | 1,000 + 1,000 | 0.092 px | seed 0 | " in made["attacked-natural"]
 
 
 def test_how_square_was_made_is_read_in_the_records(module: ModuleType, tmp_path: Path) -> None:
@@ -186,11 +186,10 @@ def test_the_papers_training_one_by_one_comes_in(module: ModuleType, tmp_path: P
         pretend(folder, "full", f"mnist, {head}, natural", new, **figures)
     known = module.known(tmp_path)
     after = module.attacked(known)
-    told = "more robust than a linear layer but not more robust than an MLP.** MNIST (seeds 0 to 2), at ε = 0.1 px "
-    line = after["attacked-headline-natural"].splitlines()[0]
-    assert told in line
-    assert line.endswith("at ε = 0.2 px **all heads are broken (99.0)**.")
-    assert "not run yet" not in after["attacked-headline-natural"]
+    once, twice = after["attacked-natural"].splitlines()[2:4]
+    assert " | 1 + 1,000 | 0.1 px | seeds 0 to 2 | " in once
+    assert once.endswith(" | **yes beside a linear layer, no difference beside an MLP** |")
+    assert twice.endswith(" | **all heads are broken (99.0)** |")
     assert after["attacked-mnist-natural"] == before["attacked-mnist-natural"]
     assert "**worst case of all**" in after["attacked-mnist-natural-paper"]
     assert "MNIST after the paper's training: **yes beside a linear layer, no diff" in after["attacked-claims"]

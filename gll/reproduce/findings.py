@@ -16,7 +16,6 @@
     status EXPERIMENT; NAME            the same of the cells that have this name on an axis
     compared                           a line for each that was run, beside the paper
     headline, contest                  who is more robust after adversarial training: the answer, a table (`robust.py`)
-    natural-contest                    who is after natural training, by the training (`natural.py`)
 
 Parts that are an experiment's whole section (`tables.py`) are left alone. Runs and ratios are those of
 benchmarks/results, configs those of configs/.
@@ -32,7 +31,7 @@ from pathlib import Path
 from typing import Any, final
 
 from gll.names import require_name
-from gll.reproduce import natural, robust
+from gll.reproduce import robust
 from gll.reproduce.experiment import Experiment, ExperimentError
 from gll.reproduce.tables import Shown, digits_of, entry, told_verdicts, tolerance
 from gll.words import counted
@@ -93,7 +92,6 @@ class Findings:
             "compared": lambda: self.compared(text),
             "headline": lambda: robust.headline(self._largest("worst-case")),
             "contest": lambda: _block(robust.table(self._largest("worst-case"))),
-            "natural-contest": self.natural_contest,
         }
 
         def fill(match: re.Match[str]) -> str:
@@ -187,12 +185,6 @@ class Findings:
         for one in names:
             require_name(f"name on an axis of {name}", one, [known for axis in axes for known in axis])
         return "; ".join(f"{scale}: {shown.status_of(names)}" for scale, shown in self.states[name].items())
-
-    def natural_contest(self) -> str:
-        """Of `worst-case`, and of `adversarial` at every scale but the smallest."""
-        require_name("experiment", "adversarial", self.experiments)
-        scales = list(self.states["adversarial"].values())
-        return _block(natural.headline(self._largest("worst-case"), scales))
 
     def compared(self, page: str = "") -> str:
         """A line for every experiment and scale that was run, with a link to its section where the page has one."""

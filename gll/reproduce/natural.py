@@ -9,22 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gll.reproduce.protocol import WORST, Group, graph_of, groups, strong
+from gll.reproduce.protocol import ORDER, WORST, Group, graph_of, groups, strong
 from gll.reproduce.records import Record
-from gll.reproduce.robust import (
-    AT,
-    HEADS,
-    NAMES,
-    NATURAL,
-    OURS,
-    PAPER,
-    Contest,
-    contests,
-    more_robust,
-    radii,
-    seeds_of,
-    shown_mean,
-)
+from gll.reproduce.robust import AT, HEADS, NAMES, NATURAL, OURS, PAPER, Contest, contests, radii, shown_mean
 from gll.reproduce.tables import Shown
 from gll.words import counted
 
@@ -51,39 +38,50 @@ def training_of(record: Record) -> str:
     return f"{epochs} epochs, {names[optimizer]} {rate:g}, {SCHEDULES.get(schedule, schedule)}"
 
 
-def headline(worst: Shown, scales: Sequence[Shown]) -> str:
-    """A line for each training and graph; what was not run is said.
+def table(worst: Shown, scales: Sequence[Shown]) -> str:
+    """Worst cases in percent, and who is more robust: a row for each data set, training, graph and ε.
 
     Args:
         worst: what `worst-case` has come to.
         scales: what `adversarial` has, at every scale but the smallest.
     """
-    return "\n".join(f"- {line}" for line in (alone(worst, PAPER), together(scales, worst), alone(worst, NATURAL)))
+    rows = [*_rows_alone(worst, PAPER), *_rows_together(scales), *_rows_alone(worst, NATURAL)]
+    if not rows:
+        return NOT_RUN.capitalize() + "."
+    head = ["data", "natural training", "attacked + base in one graph", "ε", "seeds", *ORDER, "is a GLL more robust?"]
+    lines = [f"| {' | '.join(head)} |", "|---|---|---|---:|---|" + "---:|" * len(ORDER) + "---|"]
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
 
 
-def alone(worst: Shown, training: str) -> str:
-    """After one of the two trainings, each sample alone in a graph; with numbers."""
-    every = contests(worst, training)
-    found = [contest for contest in every if contest.heads]
-    if not found:
-        return f"**After {WHOSE[training]}, each sample alone in a graph:** {_others(every) or NOT_RUN}."
-    own = found[0].records[OURS][0]
-    where = f"After {WHOSE[training]} ({training_of(own)}), each sample alone in a graph with a base of {base_of(own)}"
-    told = "; ".join(_numbers(contest) for contest in found)
-    return f"**{where}, a naturally trained GLL {more_robust(found)}.** {told}."
+def _rows_alone(worst: Shown, training: str) -> list[list[str]]:
+    rows = []
+    for contest in (contest for contest in contests(worst, training) if contest.heads):
+        own = contest.records[OURS]
+        for multiple, eps in zip(AT, radii(own), strict=True):
+            errors = [shown_mean(contest.values(head, AT[multiple])) for head in ORDER]
+            where = [NAMES.get(contest.data, contest.data), f"{WHOSE[training]} ({training_of(own[0])})"]
+            where += [f"1 + {base_of(own[0])}", f"{eps:g} px", contest.seeds]
+            rows.append([*where, *errors, f"**{contest.answers[multiple]}**"])
+    return rows
 
 
-def _others(every: Sequence[Contest]) -> str:
-    """What is known of other heads, where a GLL was not run; nothing where that is nothing."""
-    parts = []
-    for contest in every:
-        numbers = {head: contest.values(head, AT[1]) for head in contest.records if head != OURS}
-        told = ", ".join(f"{head} {shown_mean(found)}" for head, found in numbers.items() if found)
-        if told:
-            records = [record for head in numbers for record in contest.records[head]]
-            where = f"{NAMES.get(contest.data, contest.data)} ({seeds_of(records)})"
-            parts.append(f"{where}, at ε = {radii(records)[0]:g} px worst case {told}")
-    return f"a GLL has not been run yet; {'; '.join(parts)}" if parts else ""
+def _rows_together(scales: Sequence[Shown]) -> list[list[str]]:
+    rows = []
+    for group in _compared(scales, NATURAL):
+        shortened = "" if group.scale == scales[-1].scale else ", shortened"
+        errors = [shown_mean(group.values(head, WORST)) for head in ORDER]
+        training = f"{WHOSE[PAPER]}{shortened} ({training_of(group.records[OURS][0])})"
+        where = [NAMES.get(group.data, group.data), training, group.graph, f"{group.eps_pixels:.2g} px", group.seeds]
+        rows.append([*where, *errors, _beside(group)])
+    return rows
+
+
+def _beside(group: Group) -> str:
+    """The answer beside each of the other heads, those of one answer together."""
+    words: dict[str, list[str]] = {}
+    for head in (head for head in group.records if head != OURS and group.values(head, WORST)):
+        words.setdefault(group.judged(OURS, head), []).append(HEADS[head])
+    return "; ".join(f"**{word}** beside {' and '.join(names)}" for word, names in words.items())
 
 
 def base_of(record: Record) -> str:
@@ -91,42 +89,12 @@ def base_of(record: Record) -> str:
     return graph_of(strong(record["more"]["alone"])["attacks"][0]).rpartition(" + ")[2]
 
 
-def _numbers(contest: Contest) -> str:
-    """The answer on one data set, at each ε."""
-    parts = []
-    for multiple, eps in zip(AT, radii(contest.records[OURS]), strict=True):
-        numbers = ", ".join(f"{head} {shown_mean(contest.values(head, AT[multiple]))}" for head in contest.heads)
-        told = "" if contest.broken(multiple) else f": worst case {numbers}"
-        parts.append(f"at ε = {eps:g} px **{contest.answers[multiple]}**{told}")
-    return f"{NAMES.get(contest.data, contest.data)} ({contest.seeds}), {'; '.join(parts)}"
-
-
-def together(scales: Sequence[Shown], worst: Shown) -> str:
-    """After the paper's training, all samples in one graph, as the paper has it; with numbers."""
-    return f"**After {WHOSE[PAPER]}, all samples in one graph:** {in_one_graph(scales, worst)}."
-
-
-def in_one_graph(scales: Sequence[Shown], worst: Shown | None = None, training: str = NATURAL) -> str:
-    """For every data set of `adversarial`; with numbers and the training where `worst-case` is given, which has more
-    such trainings.
-
-    What was trained for less says so.
-    """
+def in_one_graph(scales: Sequence[Shown], training: str = NATURAL) -> str:
+    """The answer for every data set of `adversarial`, in words. What was trained for less says so."""
     parts = []
     for group in _compared(scales, training):
-        words: dict[str, list[str]] = {}
-        for head in (head for head in group.records if head != OURS and group.values(head, WORST)):
-            words.setdefault(group.judged(OURS, head), []).append(HEADS[head])
-        beside = "; ".join(f"**{word}** beside {' and '.join(names)}" for word, names in words.items())
-        whole = group.scale == scales[-1].scale
-        short, where, told = "" if whole else f", shortened to {group.epochs}", group.seeds, ""
-        if worst is not None:
-            how = training_of(group.records[OURS][0])
-            short = f" ({how})" if whole else f" (shortened: {how})"
-            graph = group.graph.replace(" + ", " attacked + ")
-            where, told = f"{group.eps}; {where}, {graph} base samples", f": worst case {group.numbers()}"
-            where += more_trainings(worst, group)
-        parts.append(f"{NAMES.get(group.data, group.data)}{short}: {beside}{told} ({where})")
+        short = "" if group.scale == scales[-1].scale else f", shortened to {group.epochs}"
+        parts.append(f"{NAMES.get(group.data, group.data)}{short}: {_beside(group)} ({group.seeds})")
     return "; ".join(parts) or NOT_RUN
 
 

@@ -47,7 +47,12 @@ class Group:
     def eps(self) -> str:
         """Of the worst case, in both units."""
         summary = next(iter(self.records.values()))[0]["more"]["summary"]
-        return f"ε = {summary['table_eps']:g} normalised, {summary['table_eps_pixels']:.2g} px"
+        return f"ε = {summary['table_eps']:g} normalised, {self.eps_pixels:.2g} px"
+
+    @property
+    def eps_pixels(self) -> float:
+        """The same, of the pixel range."""
+        return float(next(iter(self.records.values()))[0]["more"]["summary"]["table_eps_pixels"])
 
     @property
     def seeds(self) -> str:
