@@ -14,7 +14,19 @@ from typing import Any
 from _attacked import NOT_RUN, Known, largest
 
 from gll.reproduce import natural
-from gll.reproduce.robust import HEADS, NAMES, NATURAL, OURS, PAPER, ROBUST, Contest, contests, seeds_of, shown_mean
+from gll.reproduce.robust import (
+    BREAK,
+    HEADS,
+    NAMES,
+    NATURAL,
+    OURS,
+    PAPER,
+    ROBUST,
+    Contest,
+    contests,
+    seeds_of,
+    shown_mean,
+)
 from gll.reproduce.verdicts import LEVEL_OF_TEST, chance, judged, so_far
 
 OWN, SIGHT = "cw", "cw with every class"
@@ -91,7 +103,7 @@ def claim(known: Known) -> str:
         own, sight = ([pair[i] for pair in shares] for i in (0, 1))
         seen += f"; by its own gradient CW fools {min(own):.0f} to {max(own):.0f} % of a GLL's images, with every class"
         seen += f" in sight {min(sight):.0f} to {max(sight):.0f} %"
-    return f"{'; '.join(parts)} ({seen}){paper_form()}"
+    return f"{BREAK.join(parts)}{BREAK}({seen}){paper_form()}"
 
 
 def paper_form() -> str:

@@ -16,6 +16,7 @@ from gll.reproduce.protocol import WORST, groups
 from gll.reproduce.robust import (
     AT,
     AUTO,
+    BREAK,
     EVERY_CLASS,
     HEADS,
     NAMES,
@@ -277,7 +278,7 @@ def _looks(known: Known, training: str) -> str:
                 )
                 where = f"{group.epochs}, {seeds_of(group.records[OURS])}"
                 parts.append(f"**{told}** on {NAMES[data]}: {numbers} ({where})")
-    return "; ".join(parts) or NOT_YET
+    return BREAK.join(parts) or NOT_YET
 
 
 def _overstated(known: Known) -> str:
@@ -304,7 +305,7 @@ def _overstated(known: Known) -> str:
                 told += f" ({group.epochs}, {group.seeds}; in one graph: {where}"
                 told += f"{natural.more_trainings(known.worst, group)})"
                 parts.append(f"**{word}** on {NAMES[data]}, {told}")
-    return "; ".join(parts) or NOT_YET
+    return BREAK.join(parts) or NOT_YET
 
 
 def _answered(known: Known, *trainings: str) -> str:
@@ -316,7 +317,7 @@ def _answered(known: Known, *trainings: str) -> str:
         parts.append(f"{NAMES[c.data]}{how}: {', '.join(told)} ({c.seeds})")
     ran = {c.data for training in trainings for c in contests(known.worst, training) if c.heads}
     missing = [NAMES[data] for data in known.worst.experiment.text["axes"]["data"] if data not in ran]
-    return "; ".join([*parts, *(f"{name}: not run" for name in missing)]) if parts else NOT_YET
+    return BREAK.join([*parts, *(f"{name}: not run" for name in missing)]) if parts else NOT_YET
 
 
 def _share(part: list[float], whole: list[float]) -> float:
@@ -333,7 +334,7 @@ def _enough(known: Known) -> str:
             word = "**no**" if share < 0.9 else "nearly"
             where = f"{word} on {NAMES[contest.data]} after {TRAININGS[contest.training]} training"
             parts.append(f"{where}: it finds {share:.0%} of the errors at ε = {eps:g} px")
-    return "; ".join(parts) or NOT_YET
+    return BREAK.join(parts) or NOT_YET
 
 
 def _noticed(known: Known) -> str:

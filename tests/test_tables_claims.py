@@ -178,7 +178,7 @@ def test_one_training_stands_beside_others_by_the_same_settings(module: ModuleTy
 
 def test_what_was_not_run_is_named_beside_what_was(module: ModuleType, tmp_path: Path) -> None:
     claim = "it is more robust than a linear layer or an MLP, each sample alone"
-    assert row(module, tmp_path, claim).endswith("; FashionMNIST: not run |")
+    assert row(module, tmp_path, claim).endswith("<br>FashionMNIST: not run |")
     assert module.attacked(module.known(tmp_path))["attacked-answers"].endswith(" Not run: WNLL.")
     for head in ("GLL", "linear"):
         pretend(tmp_path / "worst-case", "full", f"fashionmnist, {head}, robust", f"fashionmnist, {head}, natural")

@@ -11,7 +11,7 @@ from typing import Any
 
 from gll.reproduce.protocol import ORDER, WORST, Group, graph_of, groups, strong
 from gll.reproduce.records import Record
-from gll.reproduce.robust import AT, HEADS, NAMES, NATURAL, OURS, PAPER, Contest, contests, radii, shown_mean
+from gll.reproduce.robust import AT, BREAK, HEADS, NAMES, NATURAL, OURS, PAPER, Contest, contests, radii, shown_mean
 from gll.reproduce.tables import Shown
 from gll.words import counted
 
@@ -95,7 +95,7 @@ def in_one_graph(scales: Sequence[Shown], training: str = NATURAL) -> str:
     for group in _compared(scales, training):
         short = "" if group.scale == scales[-1].scale else f", shortened to {group.epochs}"
         parts.append(f"{NAMES.get(group.data, group.data)}{short}: {_beside(group)} ({group.seeds})")
-    return "; ".join(parts) or NOT_RUN
+    return BREAK.join(parts) or NOT_RUN
 
 
 def more_trainings(worst: Shown, group: Group) -> str:

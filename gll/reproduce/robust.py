@@ -28,6 +28,8 @@ AT = {1: "worst case at 1x, alone", 2: "worst case at 2x, alone"}
 AUTO = {1: "AutoAttack at 1x, alone", 2: "AutoAttack at 2x, alone"}
 TOGETHER = {1: "worst case at 1x", 2: "worst case at 2x"}
 """The same with all samples in one graph, and without AutoAttack, of every head."""
+BREAK = "<br>"
+"""Between the data sets of one answer, in a cell of a table."""
 BROKEN = 90.0
 """Percent: where every head has more, none is left to be called more robust."""
 
