@@ -46,6 +46,12 @@ def protocol(place: str) -> list[float]:
     return values("adversarial", place, "worst case")
 
 
+def settings_of_seed_0() -> dict[str, float]:
+    """Errors by the setting of a training that was changed."""
+    found = STATES["settings"]["small"].found
+    return {place["training"]: record["values"]["error"] for place, record in found if record["seed"] == 0}
+
+
 def attacked(head: str, figure: str) -> float:
     """On CIFAR-10."""
     return mean("adversarial", f"cifar10, {head}, natural", figure)
@@ -361,6 +367,11 @@ CLAIMS: dict[str, Callable[[], bool]] = {
     "five times the rate changes it by less than a point": lambda: all(
         abs(mean("longer", f"{steps} steps, rate 0.05, GLL") - mean("longer", f"{steps} steps, GLL")) < 1
         for steps in ("1,000", "4,000")
+    ),
+    "changes the error by less than a point, by one seed": lambda: (
+        {abs(other - settings_of_seed_0()["as in the table"]) < 1 for other in settings_of_seed_0().values()} == {True}
+        and {"24 neighbours", "τ = 0.001", "features as they are", "base apart", "constant rate", "one-cycle rate"}
+        <= set(settings_of_seed_0())
     ),
     "half of the difference and two thirds of it": lambda: (
         [round(6 * of_the_difference(attack)) for attack in ("FGSM", "IFGSM")] == [3, 4]
