@@ -11,11 +11,11 @@ import pytest
 from typer.testing import CliRunner
 
 from gll.cli import app
-from gll.reproduce import figures
+from gll.reproduce import curve_figures, figures
 from gll.reproduce.command import stale_pictures
 from gll.reproduce.drawn import NAME, read_drawn, stale
 from gll.reproduce.experiment import Experiment, load_all, load_experiment, name_of
-from gll.reproduce.figures import curves, curves_figure, first_seed, most, pictures
+from gll.reproduce.figures import curves, first_seed, most, pictures
 from gll.reproduce.kinds import kind_of
 from gll.reproduce.records import add_records, read_records
 from gll.reproduce.tables import Shown, provenance, states_of, table
@@ -132,56 +132,98 @@ def switched() -> Shown:
     return shown
 
 
-def test_what_switches_heads_is_drawn_from_the_switch_on(
-    switched: Shown, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Before it is another head that trains; the lines of one head are alike in both panels."""
-    drawn: list[Any] = []
+def points_of(panel: Any) -> dict[tuple[str, str], list[int]]:
+    """The epochs of every line, by its name and style."""
+    return {(one.get_label(), one.get_linestyle()): list(one.get_xdata()) for one in panel.lines}
 
-    def kept(*of: Any) -> Any:
-        drawn.append(curves_figure(*of))
-        return drawn[-1]
 
-    monkeypatch.setattr(figures, "curves_figure", kept)
+def test_what_switches_heads_is_drawn_from_the_switch_on(switched: Shown, tmp_path: Path) -> None:
+    """Before it is another head that trains; an MLP that a graph reads has a line of its own."""
+    pytest.importorskip("matplotlib")
+    figure = curve_figures.curves_figure(curve_figures.columns_of(switched))
+    loss, error = figure.axes
+    whole, tests = [1, 2, 3, 4, 5, 6], [2, 4, 6]
+    mlp, read = ("MLP only", "-"), ("MLP only, read by GLL", "--")
+    assert points_of(loss) == {mlp: whole, read: [], ("GLL-0", "-"): whole, ("GLL-50", "-"): [5, 6]}, "at 4 an MLP's"
+    assert points_of(error) == {mlp: tests, read: tests, ("GLL-0", "-"): tests, ("GLL-50", "-"): [4, 6]}
+    assert (error.get_ylabel(), error.get_yscale()) == ("test error, %, logarithmic", "log")
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["MLP only", read[0], "GLL-0", "GLL-50"]
     (picture,) = curves([switched], tmp_path / "toy")
     picture.draw(picture.path)
-    loss, error = drawn[0].axes
-    lines = {(one.get_label(), one.get_linestyle()): list(one.get_xdata()) for one in loss.lines}
-    whole = [1, 2, 3, 4, 5, 6]
-    assert lines == {("MLP only", "-"): whole, ("GLL-0", "--"): whole, ("GLL-50", "--"): [5, 6]}, "at 4 it is the MLP's"
-    lines = {(one.get_label(), one.get_linestyle()): list(one.get_xdata()) for one in error.lines}
-    tests = [2, 4, 6]
-    mlp = {("MLP only", "-"): tests, ("MLP only", "--"): tests}
-    assert lines == {**mlp, ("GLL-0", "--"): tests, ("GLL-50", "--"): [4, 6]}
-    assert (error.get_title(), error.get_yscale()) == ("test error, %, logarithmic", "log")
-    (legend,) = drawn[0].legends
-    names = [text.get_text() for text in legend.get_texts()]
-    assert names == ["MLP only", "GLL-0", "GLL-50", "loss or error by mlp", "loss or error by gll"]
     assert picture.path.stat().st_size > 1000
 
 
-def test_a_caption_says_from_where_a_switch_is_drawn(switched: Shown, tmp_path: Path) -> None:
-    said = "what switches heads is drawn from the switch on"
-    assert curves([switched], tmp_path / "toy")[0].caption.endswith(f", full, means over seeds; {said}")
-    del switched.found[-1]
-    assert curves([switched], tmp_path / "toy")[0].caption.endswith(", full, means over seeds")
+def test_a_column_for_each_optimiser_and_a_colour_for_each_strategy() -> None:
+    pytest.importorskip("matplotlib")
+    shown = Shown(load_experiment(REAL / "fashion-toy"), "full")
+    columns = curve_figures.columns_of(shown)
+    ran = {place["optimizer"] for place, _ in shown.found}
+    assert list(columns) == [name for name in shown.experiment.text["axes"]["optimizer"] if name in ran]
+    figure = curve_figures.curves_figure(columns)
+    above, below = figure.axes[: len(columns)], figure.axes[len(columns) :]
+    assert [panel.get_title() for panel in above] == list(columns)
+    seen: dict[str, set[Any]] = {}
+    for panel in figure.axes:
+        for line in panel.lines:
+            if line.get_label() != curve_figures.PAPER:
+                seen.setdefault(line.get_label(), set()).add(line.get_color())
+    assert list(seen)[:2] == ["MLP only", "MLP only, read by GLL"]
+    assert all(len(colours) == 1 for colours in seen.values())
+    assert len({next(iter(colours)) for colours in seen.values()}) == len(seen)
+    # The graph's reading is of the record as it is: its loss on the test set, whose training loss nobody kept.
+    place, record = next((p, r) for p, r in shown.found if p == {"strategy": "MLP only", "optimizer": "SGD 0.01"})
+    assert list(columns[place["optimizer"]])[1] == "MLP only, read by GLL"
+    assert [x for x, _ in columns[place["optimizer"]]["MLP only, read by GLL"]["loss"]] == [
+        epoch for epoch, _ in record["more"]["curves"]["test gll loss"]
+    ]
+    # The paper's values stand where expected.json has them.
+    papers = {
+        panel.get_title(): [float(line.get_ydata()[0]) for line in low.lines if line.get_label() == curve_figures.PAPER]
+        for panel, low in zip(above, below, strict=True)
+    }
+    assert papers.pop("SGD 0.01") == [45.42, 14.66, 8.9, 8.68, 8.91]
+    assert not any(papers.values())
 
 
-def test_twelve_curves_have_colours_of_their_own_that_a_smaller_file_keeps(tmp_path: Path) -> None:
+def test_a_caption_says_what_is_drawn_and_what_is_not(switched: Shown, tmp_path: Path) -> None:
+    said, missing = (
+        "what switches heads is drawn from the switch on",
+        "a strategy without a line in a column was not run",
+    )
+    caption = curves([switched], tmp_path / "toy")[0].caption
+    assert ", full, means over seeds (the paper plots accuracy = 100 − error)" in caption
+    assert "dashed: an MLP, read by a graph: above its loss on the test set, as that in training is not kept" in caption
+    assert caption.endswith(f"; {said}")
+    assert missing not in caption
+    assert "triangles" not in caption, "the paper's values are of another optimiser"
+    switched.found[:] = [(p, r) for p, r in switched.found if p["strategy"] == "GLL-0"]
+    caption = curves([switched], tmp_path / "toy")[0].caption
+    assert said not in caption
+    assert "dashed" not in caption
+    real = curves([Shown(load_experiment(REAL / "fashion-toy"), "full")], tmp_path / "toy")[0].caption
+    assert "triangles: the paper's errors at the end of training; it names no optimiser" in real
+    assert missing in real
+
+
+def test_curves_have_colours_of_their_own_that_a_smaller_file_keeps(tmp_path: Path) -> None:
     """With the median cut alone the purple, brown and cyan of Matplotlib came out as grey, grey and blue."""
     import numpy as np
     from matplotlib.colors import to_rgb
     from PIL import Image
 
     shown, path = Shown(load_experiment(REAL / "fashion-toy"), "full"), tmp_path / "curves.png"
-    record = shown.found[0][1]
-    shown.found[:] = [({"strategy": str(number)}, record) for number in range(12)]
-    curves([shown], path)[0].draw(path)
+    record = record_of("gll")
+    shown.found[:] = [({"strategy": str(number)}, record) for number in range(len(curve_figures.LINES))]
+    columns = curve_figures.columns_of(shown)
+    for number, line in enumerate(columns[""].values()):  # beside each other
+        line["loss"] = [(x, y + number / 10) for x, y in line["loss"]]
+    curve_figures.draw_curves(columns, path)
     before = np.array(Image.open(path).convert("RGB")).astype(int)
     figures._smaller(path)
     after = np.array(Image.open(path).convert("RGB")).astype(int)
-    colours = {tuple(round(255 * part) for part in to_rgb(colour)) for colour in figures.LINES}
-    assert len(colours) == 12
+    colours = {tuple(round(255 * part) for part in to_rgb(colour)) for colour in curve_figures.LINES}
+    assert len(colours) == len(curve_figures.LINES)
     for colour in colours:
         there = (before == colour).all(-1)
         assert there.any()

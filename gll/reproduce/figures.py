@@ -7,13 +7,11 @@ first cell of a larger one does not take the others' place.
 
 from __future__ import annotations
 
-import itertools
 import shutil
-import statistics
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 from gll.files import complete_file
 from gll.names import require_name
@@ -21,18 +19,8 @@ from gll.reproduce.drawn import Picture, checksum, write_drawn
 from gll.reproduce.experiment import Experiment, name_of
 from gll.reproduce.kinds import kind_of
 from gll.reproduce.tables import Shown, states_of
-from gll.train.config import ModelConfig
 
-if TYPE_CHECKING:
-    from matplotlib.artist import Artist
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-Style = Literal["-", "--", ":"]
-Curves = Mapping[str, Sequence[Sequence[float | None]]]  # points by what they are of, as in a record
 COLOURS = 64  # of a picture on a page; more make it larger and no clearer
-STYLES: tuple[Style, ...] = ("-", "--", ":")
-LINES = (*(f"C{number}" for number in range(10)), "black", "lime")  # of curves; ten are too few for fashion-toy
 NUMBERS = {
     "moons-initial": 3,
     "moons": 4,
@@ -122,95 +110,15 @@ def moons(run: Sequence[Shown], path: Path) -> list[Picture]:
 
 def curves(run: Sequence[Shown], path: Path) -> list[Picture]:
     """Training loss, and test error of every head that was tested, against the epoch: means over seeds."""
+    from gll.reproduce.curve_figures import columns_of, draw_curves, told
+
     shown = most(run)
-    groups: dict[str, list[Curves]] = {}
-    heads: dict[str, str] = {}
-    for place, record in shown.found:
-        groups.setdefault(name_of(place), []).append(_from_switch(record))
-        heads[name_of(place)] = record["config"].get("model.head", ModelConfig().head)
-    title = f"{shown.experiment.text['title']}: training loss and test error by epoch, {shown.scale}, means over seeds"
+    columns = columns_of(shown)
+    title = f"{shown.experiment.text['title']}: training loss and test error by epoch, a column for each optimiser"
+    title += f", {shown.scale}, means over seeds {told(columns)}"
     if any(record["config"].get("model.switch_at") for _, record in shown.found):
         title += "; what switches heads is drawn from the switch on"
-    return [_picture(path.with_suffix(".png"), title, [groups, heads], partial(_draw_curves, groups, heads))]
-
-
-def _from_switch(record: Mapping[str, Any]) -> Curves:
-    """The curves of a record, without what another head has trained before: there it is the same as that one alone.
-
-    The loss of the epoch at which heads are switched is still the first one's; a test then is of both.
-    """
-    begin = record["config"].get("model.switch_at", 0)
-    return {
-        key: [p for p in points if p[0] is not None and (p[0] > begin or (p[0] == begin and key.startswith("test ")))]
-        for key, points in record["more"]["curves"].items()
-    }
-
-
-def _draw_curves(groups: Mapping[str, Sequence[Curves]], heads: Mapping[str, str], picture: Path) -> None:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-    figure = curves_figure(groups, heads)
-    FigureCanvasAgg(figure)
-    with complete_file(picture) as part:
-        figure.savefig(part, format="png", dpi=110)
-
-
-def curves_figure(groups: Mapping[str, Sequence[Curves]], heads: Mapping[str, str]) -> Figure:
-    """Two panels, loss and error: a colour for each name, and a style of line for each head.
-
-    Args:
-        groups: curves of every seed, by name.
-        heads: the head that trains, by name.
-    """
-    from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
-    figure = Figure(figsize=(11, 4), layout="constrained")
-    loss, error = figure.subplots(1, 2)
-    styles: dict[str, Style] = {}  # of lines, by the head that trains or is tested
-    colours = dict(zip(groups, itertools.cycle(LINES), strict=False))
-    for name, members in groups.items():
-        for key in ("train loss", *(key for key in members[0] if key.startswith("test ") and key.endswith(" error"))):
-            panel, head = (loss, heads[name]) if key == "train loss" else (error, key.split()[1])
-            epochs, values = _mean([one[key] for one in members if key in one])
-            if len(epochs) > 1:  # a head that trained until the switch has only the point there, which is no line
-                style = styles.setdefault(head, STYLES[len(styles) % len(STYLES)])
-                panel.plot(epochs, values, style, color=colours[name], label=name)
-    for panel, title in ((loss, "training loss"), (error, "test error, %, logarithmic")):
-        panel.set_xlabel("epoch")
-        panel.set_title(title, fontsize=10)
-        panel.grid(alpha=0.3)
-    _errors_of_some_percent(error)
-    # Beside the curves: there are too many names to lie on them. A colour is a box, as its lines may be of any style.
-    marks: list[Artist] = [Patch(color=colour) for colour in colours.values()]
-    names = list(colours)
-    if len(styles) > 1:
-        marks += [Line2D([], [], color="0.3", linestyle=style) for style in styles.values()]
-        names += [f"loss or error by {head}" for head in styles]
-    figure.legend(marks, names, loc="outside right upper", fontsize=8)
-    return figure
-
-
-def _errors_of_some_percent(panel: Axes) -> None:
-    """A logarithmic axis with numbers that can be read."""
-    from matplotlib.ticker import FixedLocator, NullLocator
-
-    panel.set_yscale("log")
-    panel.yaxis.set_major_locator(FixedLocator([5, 6, 7, 8, 9, 10, 12, 15, 20, 25, 30, 40, 50, 70, 100]))
-    panel.yaxis.set_major_formatter("{x:g}")
-    panel.yaxis.set_minor_locator(NullLocator())
-
-
-def _mean(members: Sequence[Sequence[Sequence[float | None]]]) -> tuple[list[float], list[float]]:
-    """Epochs that all members have, and the mean of their values there.
-
-    >>> _mean([[[1, 2.0], [2, 4.0]], [[1, 4.0], [2, None]]])
-    ([1], [3.0])
-    """
-    tables = [{epoch: value for epoch, value in one if value is not None} for one in members]
-    epochs = [epoch for epoch in tables[0] if epoch is not None and all(epoch in table for table in tables)]
-    return epochs, [statistics.fmean(table[epoch] for table in tables) for epoch in epochs]
+    return [_picture(path.with_suffix(".png"), title, columns, partial(draw_curves, columns))]
 
 
 def attacks(run: Sequence[Shown], path: Path) -> list[Picture]:
