@@ -72,7 +72,7 @@ def test_the_worst_case_is_a_bar_with_its_number_and_may_be_left_out(
     for worst in (True, False):
         assert attack_figures.draw_errors({"GLL, natural": summary}, tmp_path / "a.png", worst=worst)
     titles = [[axis.get_title() for axis in figure.axes if axis.axison] for figure in drawn]
-    large, small = (f"{n} queries jointly beside a base of {n}" for n in ("10,000", "1,000"))
+    large, small = (f"{n} attacked images in one graph with {n} of the base" for n in ("10,000", "1,000"))
     assert [title.split("\n") for title in titles[0]] == [
         ["FGSM", large], ["IFGSM", large], ["worst case", small], ["CW", small]
     ]  # fmt: skip
@@ -89,3 +89,52 @@ def test_pictures_are_written_where_there_is_something(summary: dict[str, Any], 
     assert not attack_figures.draw_distances({"a": nothing}, tmp_path / "none.png")
     assert not attack_figures.draw_errors({"a": nothing}, tmp_path / "none.png")
     assert not (tmp_path / "none.png").exists()
+
+
+def test_a_title_says_how_many_images_share_a_graph(summary: dict[str, Any]) -> None:
+    found = read_records(ROOT / "experiments" / "more-c" / "results.json").values()
+    many = next(r for r in found if r["cell"] == "mnist, GLL, natural, seed 0")["more"]["summaries"]["attack"]
+    said = attack_figures.graph_in_words(attack_figures.DISTANCE, [many])
+    assert said == "10,000 images, 1,000 in each graph with 1,000 of the base"
+    group = summary["groups"][0]
+    cell = group["attacks"][0]
+
+    def other(**how: str) -> str:
+        threat = {**cell["threat"], **how}
+        alone = {**summary, "groups": [{**group, "attacks": [{**cell, "threat": threat}]}]}
+        return attack_figures.graph_in_words("FGSM", [alone])
+
+    assert other(queries="alone") == "10,000 images, each alone in a graph with 10,000 of the base"
+    assert other(inference="inductive") == "10,000 images, each joined to a graph of 10,000 of the base"
+    assert other(base="some samples") == "10,000 attacked images in one graph with the base"
+    plain = {**summary, "groups": [{**group, "attacks": [{**cell, "threat": None}]}]}
+    assert attack_figures.graph_in_words("FGSM", [plain]) == ""
+    assert attack_figures.graph_in_words("FGSM", [summary, many]) == attack_figures.graph_in_words("FGSM", [summary])
+
+
+def test_the_papers_units_and_values_stand_where_its_table_is(
+    summary: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("matplotlib")
+    drawn: list[Any] = []
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda self, part, **_: drawn.append(self) or part.touch())
+    paper = {"GLL, natural": {"FGSM": 3.49, "CW": 1.29}, "GLL, robust": {"FGSM": 2.28}}
+    assert attack_figures.draw_errors({"GLL, natural": summary}, tmp_path / "a.png", paper=paper)
+    panels = {axis.get_title().split("\n")[0]: axis for axis in drawn[0].axes}
+    crosses = {
+        name: [(line.get_xdata()[0], line.get_ydata()[0]) for line in axis.lines if line.get_marker() == "X"]
+        for name, axis in panels.items()
+    }
+    eps = summary["table_eps_pixels"]
+    assert crosses == {"FGSM": [(eps, 3.49)], "IFGSM": [], "worst case": [], "CW": [(20, 1.29)]}, (
+        "none of a model unseen"
+    )
+    for name, place in (("FGSM", eps), ("IFGSM", eps), ("CW", 20)):
+        assert [line.get_xdata()[0] for line in panels[name].lines if line.get_linestyle() == ":"] == [place]
+    (above,) = panels["FGSM"].child_axes
+    assert above.get_xlabel() == attack_figures.THEIR_RADIUS
+    there, back = attack_figures._units(summary["unit"])
+    assert (there(eps), back(0.3)) == (pytest.approx(0.3), pytest.approx(eps))
+    assert not panels["CW"].child_axes
+    names = [text.get_text() for text in drawn[0].legends[0].get_texts()]
+    assert names == ["GLL, natural", "ε or c of the paper's table", attack_figures.CROSS]

@@ -129,10 +129,12 @@ def attacks(run: Sequence[Shown], path: Path) -> list[Picture]:
     for data in _data_sets(run):
         shown = most(run, data)
         summaries, where = first_seed(shown, data, lambda more: more["summary"])
-        errors = f"errors under attack against ε and c, {where}"
+        errors = f"errors under attack against ε and c, {where} (the paper plots accuracy = 100 − error)"
         far = f"error under CW against how far it moves the images, {where}"
         if has_errors(summaries):
-            made.append(_of(draw_errors, path, f"{data}-curves", errors, summaries, where))
+            paper = {model: shown.experiment.expected["values"].get(f"{data}, {model}", {}) for model in summaries}
+            errors += crosses(summaries, paper)
+            made.append(_of(draw_errors, path, f"{data}-curves", errors, summaries, where, paper=paper))
         if has_distances(summaries):
             made.append(_of(draw_distances, path, f"{data}-distances", far, summaries, where))
     return made + attacked_images(run, path)
@@ -149,7 +151,17 @@ def _of(
 ) -> Picture:
     """One of `attack_figures`; what it is of stands above its panels."""
     picture = path.with_name(f"{path.name}-{name}.png" if name else f"{path.name}.png")
-    return _picture(picture, caption, [summaries, where], lambda file: draw(summaries, file, where, **how))
+    return _picture(picture, caption, [summaries, where, how], lambda file: draw(summaries, file, where, **how))
+
+
+def crosses(summaries: Mapping[str, Mapping[str, Any]], paper: Mapping[str, Mapping[str, float]]) -> str:
+    """What a caption says of the paper's values; nothing where it has none."""
+    if not any(paper.values()):
+        return ""
+    one = next(iter(summaries.values()))
+    at = f"ε = {one['table_eps']:g} in its units and c = {one['table_c']:g}"
+    filled = ", filled for a robust training" if any(model.endswith(", robust") for model in summaries) else ""
+    return f"; crosses beside a dotted line: the paper's table, at {at}{filled}"
 
 
 def first_seed(shown: Shown, data: str, of: Callable[[Mapping[str, Any]], Any]) -> tuple[dict[str, Any], str]:
