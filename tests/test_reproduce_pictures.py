@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,17 @@ def test_captions_say_what_is_seen() -> None:
         assert "reproduce" not in caption
     of_one_seed = [caption for name, caption in drawn.items() if "adversarial" in name or "more-c" in name]
     assert all(", seed 0" in caption for caption in [*of_one_seed, drawn["reproduce-head-at-test.png"]])
+
+
+def test_pictures_stand_in_the_papers_order() -> None:
+    for page in ("docs/reproduce.md", "experiments/README.md"):
+        found = re.findall(
+            r"^!\[figure (\d+): .*/reproduce-(.*)\.png\)$", (REAL.parent / page).read_text(), re.MULTILINE
+        )
+        assert [int(number) for number, _ in found] == sorted(int(number) for number, _ in found)
+        for number in ("9", "10"):
+            data = [name.split("-")[1] for figure, name in found if figure == number]
+            assert list(dict.fromkeys(data)) == ["mnist", "fashionmnist", "cifar10"]
 
 
 @pytest.fixture

@@ -122,22 +122,25 @@ def curves(run: Sequence[Shown], path: Path) -> list[Picture]:
 
 
 def attacks(run: Sequence[Shown], path: Path) -> list[Picture]:
-    """Of every data set: error against ε and c, and against the distance of CW. The first seed."""
+    """Of every data set: error against ε and c, and against the distance of CW. The first seed.
+
+    In the paper's order: all of the first kind, then all of the second, then images.
+    """
     from gll.reproduce.attack_figures import draw_distances, draw_errors, has_distances, has_errors
 
-    made = []
+    errors, far = [], []
     for data in _data_sets(run):
         shown = most(run, data)
         summaries, where = first_seed(shown, data, lambda more: more["summary"])
-        errors = f"errors under attack against ε and c, {where} (the paper plots accuracy = 100 − error)"
-        far = f"error under CW against how far it moves the images, {where}"
         if has_errors(summaries):
             paper = {model: shown.experiment.expected["values"].get(f"{data}, {model}", {}) for model in summaries}
-            errors += crosses(summaries, paper)
-            made.append(_of(draw_errors, path, f"{data}-curves", errors, summaries, where, paper=paper))
+            caption = f"errors under attack against ε and c, {where} (the paper plots accuracy = 100 − error)"
+            caption += crosses(summaries, paper)
+            errors.append(_of(draw_errors, path, f"{data}-curves", caption, summaries, where, paper=paper))
         if has_distances(summaries):
-            made.append(_of(draw_distances, path, f"{data}-distances", far, summaries, where))
-    return made + attacked_images(run, path)
+            caption = f"error under CW against how far it moves the images, {where}"
+            far.append(_of(draw_distances, path, f"{data}-distances", caption, summaries, where))
+    return errors + far + attacked_images(run, path)
 
 
 def _of(
@@ -188,8 +191,9 @@ def seeds_told(seeds: Mapping[str, int]) -> str:
 
 
 def _data_sets(run: Sequence[Shown]) -> list[str]:
-    """Names on the first axis."""
-    return list(dict.fromkeys(next(iter(place.values())) for shown in run for place, _ in shown.found))
+    """Names on the first axis, in its order."""
+    ran = {next(iter(place.values())) for shown in run for place, _ in shown.found}
+    return [name for name in next(iter(run[0].experiment.text["axes"].values())) if name in ran]
 
 
 def attacked_images(run: Sequence[Shown], path: Path) -> list[Picture]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import statistics
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, final
 
@@ -298,8 +298,8 @@ def pages(experiments: Mapping[str, Experiment]) -> dict[Path, str]:
     whole = _overview(experiments, states)
     root = next(iter(experiments.values())).folder.resolve().parent
     docs = root.parent / "docs"
-    drawn = {name: sorted((docs / "figures").glob(f"reproduce-{name}*.png")) for name in experiments}
     captions = {name: told["caption"] for name, told in read_drawn(docs / "figures").items()}
+    drawn = {name: in_order((docs / "figures").glob(f"reproduce-{name}*.png"), list(captions)) for name in experiments}
 
     def shown(prefix: str) -> dict[str, str]:
         return {name: text + _pictures(drawn[name], captions, prefix) for name, text in sections.items()}
@@ -310,6 +310,16 @@ def pages(experiments: Mapping[str, Experiment]) -> dict[Path, str]:
         if page.is_file():
             found[page] = findings.filled(_filled(page.read_text(encoding="utf-8"), whole, shown("figures")))
     return found
+
+
+def in_order(paths: Iterable[Path], drawn: Sequence[str]) -> list[Path]:
+    """Pictures as they were drawn, which is the paper's order; what is not known of stands behind.
+
+    >>> [path.name for path in in_order([Path("a"), Path("b"), Path("c")], ["c", "b"])]
+    ['c', 'b', 'a']
+    """
+    places = {name: place for place, name in enumerate(drawn)}
+    return sorted(paths, key=lambda path: (places.get(path.name, len(places)), path.name))
 
 
 def _pictures(paths: Sequence[Path], captions: Mapping[str, str], prefix: str) -> str:
