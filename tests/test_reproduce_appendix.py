@@ -10,12 +10,12 @@ import pytest
 from typer.testing import CliRunner
 
 from gll.cli import app
+from gll.reproduce import attack_images
 from gll.reproduce.appendix_cells import HeadAtTestKind
 from gll.reproduce.experiment import load_experiment
 from gll.reproduce.figures import attacked_images
-from gll.reproduce.kinds import kind_of
 from gll.reproduce.records import read_records
-from gll.reproduce.tables import Shown
+from gll.reproduce.tables import states_of
 
 REAL = Path(__file__).parent.parent / "experiments"
 
@@ -78,19 +78,46 @@ def test_a_wrong_option_is_named_before_anything_is_trained(name: str, tmp_path:
 
 
 def test_images_of_the_naturally_trained_graph_are_shown(tmp_path: Path) -> None:
-    shutil.copytree(REAL / "adversarial", tmp_path / "adversarial", ignore=shutil.ignore_patterns("arrays"))
-    experiment = load_experiment(tmp_path / "adversarial")
-    (experiment.folder / "arrays").mkdir()
-    for cell in kind_of(experiment).cells(experiment, "full"):
-        for part in ("large", "small"):
-            (experiment.folder / "arrays" / f"{cell.folder}-{part}.png").write_bytes(cell.title.encode())
-    made = attacked_images([Shown(experiment, "full")], tmp_path / "reproduce-adversarial")
-    names = [
-        f"reproduce-adversarial-{d}-images-{p}.png"
-        for d in ("mnist", "fashionmnist", "cifar10")
-        for p in ("large", "small")
-    ]
+    """One picture for each data set, in the order of the axis; of a cell without a record nothing is known, and so no
+    picture."""
+    experiment = load_experiment(REAL / "adversarial")
+    run = list(states_of(experiment).values())
+    made = attacked_images(run, tmp_path / "reproduce-adversarial")
+    names = [f"reproduce-adversarial-{data}-images.png" for data in ("mnist", "fashionmnist", "cifar10")]
     assert [picture.path.name for picture in made] == names
-    made[0].draw(made[0].path)
-    assert made[0].path.read_bytes() == b"mnist, GLL, natural, seed 0"
-    assert made[0].caption.startswith("figure 10: images that fooled a naturally trained GLL: ")
+    assert made[0].caption.startswith("figure 10: images that fooled a naturally trained GLL under FGSM, IFGSM and CW")
+    assert [picture.caption.endswith("(the paper shows MNIST)") for picture in made] == [False, True, True]
+    for shown in run:
+        shown.found[:] = [(place, record) for place, record in shown.found if place["data"] != "mnist"]
+    assert [picture.path.name for picture in attacked_images(run, tmp_path / "reproduce-adversarial")] == names[1:]
+
+
+@pytest.mark.parametrize(
+    ("data", "eps"), [("mnist", "0.3 in the paper's units, 0.092"), ("cifar10", "0.05 in the paper's units, 0.013")]
+)
+def test_blocks_of_kept_pictures_are_put_together_by_attack(data: str, eps: str, tmp_path: Path) -> None:
+    from PIL import Image
+
+    experiment = load_experiment(REAL / "adversarial")
+    kept = (REAL / "adversarial" / "arrays").glob(f"{data}-gll-natural-seed-0-*.png")
+    parts = {file.stem.rpartition("-")[2]: file for file in kept}
+    shown = next(s for s in reversed(states_of(experiment).values()) if any(p["data"] == data for p, _ in s.found))
+    place = {"data": data, "head": "GLL", "training": "natural"}
+    stored = next(r["more"]["summary"] for p, r in shown.found if p == place)
+    rows = attack_images.rows_of(parts, stored)
+    radius = f"ε = {eps} of the pixel range"
+    assert [heading for heading, _ in rows] == [f"FGSM, {radius}", f"IFGSM, {radius}", "CW, c = 20"]
+    assert [len(blocks) for _, blocks in rows] == [2, 2, 2]
+    assert len({block.width for _, blocks in rows for block in blocks}) == 1
+    assert all(180 <= block.height <= 200 for _, blocks in rows for block in blocks), "an image and a line of words"
+    attack_images.compose(parts, stored, tmp_path / "images.png")
+    with Image.open(tmp_path / "images.png") as whole:
+        assert whole.width > 2 * rows[0][1][0].width
+
+    # A picture in another look is shown as it is.
+    with Image.open(parts["small"]) as picture:
+        picture.resize((300, 400)).save(tmp_path / "other.png")
+    (heading, blocks) = attack_images.rows_of({"small": tmp_path / "other.png"}, stored)[0]
+    assert heading == "CW, c = 20, and others"
+    assert [block.size for block in blocks] == [(300, 400)]
+    attack_images.compose({"small": tmp_path / "other.png"}, stored, tmp_path / "images.png")

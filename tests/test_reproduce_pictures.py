@@ -32,8 +32,8 @@ def test_pictures_are_up_to_date() -> None:
 
 def test_captions_say_what_is_seen() -> None:
     drawn = {name: told["caption"] for name, told in read_drawn(REAL.parent / "docs" / "figures").items()}
-    images = drawn["reproduce-adversarial-mnist-images-large.png"]
-    assert images.startswith("figure 10: images that fooled a naturally trained GLL")
+    images = drawn["reproduce-adversarial-mnist-images.png"]
+    assert images.startswith("figure 10: images that fooled a naturally trained GLL under FGSM, IFGSM and CW")
     page = (REAL.parent / "docs" / "reproduce.md").read_text()
     for name, caption in drawn.items():
         assert f"![{caption}](figures/{name})\n\n<small>{caption}</small>" in page

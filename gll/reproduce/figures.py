@@ -7,7 +7,6 @@ first cell of a larger one does not take the others' place.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -21,6 +20,7 @@ from gll.reproduce.kinds import kind_of
 from gll.reproduce.tables import Shown, states_of
 
 COLOURS = 64  # of a picture on a page; more make it larger and no clearer
+PHOTOGRAPHS = 256  # of one with images, where fewer are seen
 NUMBERS = {
     "moons-initial": 3,
     "moons": 4,
@@ -40,7 +40,7 @@ def draw_all(experiments: Mapping[str, Experiment], folder: Path) -> list[Path]:
     planned = pictures(experiments, folder)
     for picture in planned:
         picture.draw(picture.path)
-        _smaller(picture.path)
+        _smaller(picture.path, PHOTOGRAPHS if picture.path.stem.endswith("-images") else COLOURS)
     if planned:
         write_drawn(planned, folder)
     return [picture.path for picture in planned]
@@ -75,7 +75,7 @@ def most(run: Sequence[Shown], data: str | None = None) -> Shown:
 def _picture(path: Path, caption: str, data: Any, draw: Callable[[Path], object]) -> Picture:
     """One with the number of the paper's figure, where it is one of these."""
     stem = path.stem.removeprefix("reproduce-")
-    number = 10 if "-images-" in stem else 9 if stem.endswith("-distances") else NUMBERS.get(stem)
+    number = 10 if stem.endswith("-images") else 9 if stem.endswith("-distances") else NUMBERS.get(stem)
     return Picture(path, caption if number is None else f"figure {number}: {caption}", checksum(data), draw)
 
 
@@ -197,27 +197,28 @@ def _data_sets(run: Sequence[Shown]) -> list[str]:
 
 
 def attacked_images(run: Sequence[Shown], path: Path) -> list[Picture]:
-    """The images that a naturally trained GLL was fooled by, of every data set, as in the paper: of the largest scale
-    that has some, and the first seed."""
-    made: dict[str, list[Picture]] = {}
+    """The images that a naturally trained GLL was fooled by, of every data set, as the paper shows those of MNIST: of
+    the largest scale that has some, and the first seed."""
+    from gll.reproduce.attack_images import compose
+
+    made: dict[str, Picture] = {}
     for shown in reversed(run):
+        records = {record["key"]: record for _, record in shown.found}
         for cell in kind_of(shown.experiment).cells(shown.experiment, shown.scale):
             data, *model = (value for _, value in cell.point.place)
-            kept = sorted((shown.experiment.folder / "arrays").glob(f"{cell.folder}-*.png"))
-            if model == ["GLL", "natural"] and kept and data not in made:
-                made[data] = []
-                for file in kept:
-                    part = file.stem.removeprefix(f"{cell.folder}-")
-                    where = f"in its {part} graph, {data}, {shown.scale}, seed {cell.point.seed}"
-                    caption = f"images that fooled a naturally trained GLL: before, the change, and after; {where}"
-                    picture = path.with_name(f"{path.name}-{data}-images-{part}.png")
-                    made[data].append(_picture(picture, caption, file.read_bytes(), partial(_copy, file)))
-    return [picture for some in made.values() for picture in some]
-
-
-def _copy(file: Path, picture: Path) -> None:
-    with complete_file(picture) as written:
-        shutil.copyfile(file, written)
+            start = f"{cell.folder}-"
+            kept = sorted((shown.experiment.folder / "arrays").glob(f"{start}*.png"))
+            if model == ["GLL", "natural"] and kept and cell.key in records and data not in made:
+                parts = {file.stem.removeprefix(start): file for file in kept}
+                summary = records[cell.key]["more"]["summary"]
+                told = {name: summary[name] for name in ("table_eps", "table_eps_pixels", "table_c")}
+                caption = "images that fooled a naturally trained GLL under FGSM, IFGSM and CW: the image, the change,"
+                caption += f" the attacked image; {data}, {shown.scale}, seed {cell.point.seed}"
+                caption += "" if data == "mnist" else " (the paper shows MNIST)"
+                picture = path.with_name(f"{path.name}-{data}-images.png")
+                drawn_from = [told, {name: checksum(file.read_bytes()) for name, file in parts.items()}]
+                made[data] = _picture(picture, caption, drawn_from, partial(compose, parts, told))
+    return [made[data] for data in _data_sets(run) if data in made]
 
 
 def head_at_test(run: Sequence[Shown], path: Path) -> list[Picture]:
@@ -256,11 +257,11 @@ FIGURES: dict[str, Callable[[Sequence[Shown], Path], list[Picture]]] = {
 """Every figure by its name."""
 
 
-def _smaller(path: Path) -> None:
+def _smaller(path: Path, colours: int = COLOURS) -> None:
     """Fewer colours, which k-means fits to those there are: without it a line of few pixels gets that of another."""
     from PIL import Image
 
     with Image.open(path) as picture:
-        small = picture.convert("RGB").quantize(COLOURS, kmeans=1)
+        small = picture.convert("RGB").quantize(colours, kmeans=1)
     with complete_file(path) as part:
         small.save(part, format="png", optimize=True)
