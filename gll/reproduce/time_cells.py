@@ -20,6 +20,8 @@ from gll.reproduce.kinds import AbstractSimple, Outcome, Place
 HEADS = ("gll", "mlp")
 TIMING = ("rounds", "steps", "warm")  # options that decide times only
 
+WHERE = {"device", "networks", "batches", "errors", "threads", "seed", "data_root", "json_file"}
+
 
 def benchmark(folder: Path) -> ModuleType:
     """benchmarks/training_step.py, as a module: that beside the experiments, else that of this package's checkout."""
@@ -62,6 +64,12 @@ class TimesKind(AbstractSimple):
     def wants_all(self, cell: Cell) -> bool:
         return cell.part == "times"
 
+    def settings(self, experiment: Experiment, cell: Cell) -> dict[str, Any]:
+        """With the defaults of the benchmark, but for where and of what: options say these."""
+        usual = {key: v for key, v in usual_of(benchmark(experiment.folder)).items() if key not in WHERE}
+        timed = cell.part == "times"
+        return {key: value for key, value in usual.items() if timed or key not in TIMING} | dict(cell.settings)
+
     def run(self, experiment: Experiment, cell: Cell, place: Place) -> Outcome:
         import torch
 
@@ -78,8 +86,7 @@ class TimesKind(AbstractSimple):
         try:
             # Noise in place of MNIST will do to see that it works; its errors mean nothing.
             data = (module.images(None) if cell.scale == "smoke" else load("mnist")).to(find_device(place.device))
-            usual = {name: p.default for name, p in inspect.signature(module.main).parameters.items()}
-            settings = {**usual, **options, "errors": False, "seed": cell.point.seed}
+            settings = {**usual_of(module), **options, "errors": False, "seed": cell.point.seed}
             asked = (options["network"], options["batch"], data, settings)
             if cell.part == "times":
                 row: dict[str, Any] = module.measure(*asked)
@@ -88,6 +95,11 @@ class TimesKind(AbstractSimple):
             return Outcome({f"error {head}, %": found["by batches"]}, {"errors": found, "data": data.name})
         finally:
             torch.backends.cudnn.benchmark = before
+
+
+def usual_of(module: ModuleType) -> dict[str, Any]:
+    """The defaults of the benchmark's options."""
+    return {name: p.default for name, p in inspect.signature(module.main).parameters.items()}
 
 
 def figures(row: dict[str, Any]) -> dict[str, float | None]:
