@@ -111,7 +111,9 @@ def listing(experiment: Experiment, scale: str, only: Sequence[str], work: Path)
             found[cell] = Standing(State.ELSEWHERE, now.seconds) if away else here
         elif cell.role and cell.key in needed and now.state is State.DONE:
             found[cell] = now
-    devices = {key: str(record.get("device", "")) for key, record in done.items()}
+    # A record tells of the time it has; that of a cell stopped here was spent here, where no file says on what.
+    told = (State.DONE, State.ELSEWHERE)
+    devices = {c.key: str(done[c.key].get("device", "")) for c, at in found.items() if at.state in told}
     return Listing(experiment, scale, tuple(only), tuple(found), {cell.key: at for cell, at in found.items()}, devices)
 
 

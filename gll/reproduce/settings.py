@@ -42,6 +42,7 @@ def all_settings(config: Config) -> dict[str, Any]:
     >>> found["train.lr"], found["model.head_options"]["k"], found["model.head_options"]["test_k"]
     (0.001, 25, 50)
     """
+
     def of_head(name: str, options: Mapping[str, Any], epochs: int) -> dict[str, Any]:
         return defaults_of(HEADS[name]) | head_options(name, config.test, options, epochs)
 
