@@ -438,7 +438,9 @@ class ScaleName(enum.StrEnum):
 
 @app.command()
 def reproduce(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Experiments; see --list.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Experiments (see --list), or 'table 4'.")
+    ] = None,
     scale: Annotated[
         ScaleName | None, typer.Option(help="Seconds; minutes a cell on a GPU; the paper's.", show_default="smoke")
     ] = None,

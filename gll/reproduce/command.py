@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, final
 
@@ -17,7 +17,7 @@ from rich.text import Text
 from gll.names import require_name
 from gll.reproduce.choice import chosen, why_none
 from gll.reproduce.experiment import SCALES, Experiment, ExperimentError, load_all
-from gll.reproduce.in_paper import typed_place, who_has
+from gll.reproduce.in_paper import resolved
 from gll.reproduce.kinds import kind_of
 from gll.reproduce.limit import Limit, where_stopped
 from gll.reproduce.listing import show_cells
@@ -26,10 +26,9 @@ from gll.reproduce.pack import Choice, pack
 from gll.reproduce.show import show_list, show_run
 from gll.reproduce.tables import pages
 from gll.reproduce.unpack import unpack
-from gll.reproduce.words import near
 from gll.terminal import error_console, said_by
 from gll.train.interrupt import stopped_by_sigterm
-from gll.words import counted, did_you_mean
+from gll.words import counted
 
 if TYPE_CHECKING:
     from gll.reproduce.work import Work
@@ -134,12 +133,15 @@ def run_reproduce(request: Request, console: Console) -> int:
     exit code.
     """
     experiments = load_all(request.experiments)
-    require_names(request.names, experiments)
+    names, found = resolved(request.names, experiments)
+    request = replace(request, names=names)
     pages_too = request.tables or request.figures or request.check
     carried = request.merge or request.pack or request.unpack
     if not (request.cells_asked or request.show or carried or pages_too):
         raise ExperimentError(f"say which experiment: {', '.join(experiments)}; or --list, or --all")
     require_sense(request)
+    for said in found:
+        console.print(Text(said), soft_wrap=True)
     if request.show and not request.cells_asked:
         show_list(experiments, console)
         return 0
@@ -161,20 +163,6 @@ def run_reproduce(request: Request, console: Console) -> int:
     if pages_too:
         code = code or write_pages(experiments, request.check, console)
     return code
-
-
-def require_names(names: Sequence[str], experiments: Mapping[str, Experiment]) -> None:
-    """Refuse what is no experiment.
-
-    Raises:
-        ValueError: it says which one may be meant, or which one a table or figure of the paper is.
-    """
-    whole = " ".join(names)  # without quotes, table 4 is two names
-    for name in names:
-        place = "" if name in experiments else typed_place(name) or typed_place(whole)
-        if place:
-            raise ExperimentError(who_has(place, experiments.values()))
-        require_name("experiment", name, experiments, did_you_mean(near(name, experiments)))
 
 
 def _take(experiments: Mapping[str, Experiment], request: Request, console: Console) -> None:
