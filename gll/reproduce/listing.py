@@ -155,6 +155,9 @@ def show_cells(
                 _say(what, console)
                 console.print(Text(f"    {line}"), soft_wrap=True)  # it is to be copied
             console.print()
+    if any(len(found.left()) < len(found.own()) for one, found in at.items() if one != SCALES[0]):
+        line = shlex.join(["gll", "reproduce", experiment.name, "--show", *options])
+        console.print(Text(f"what has been run, beside the paper's: {line}"), soft_wrap=True)
 
 
 def _scales(listings: Iterable[Listing]) -> Table:
@@ -224,7 +227,8 @@ def _next(found: Listing, whole: bool, jobs: int) -> list[tuple[str, list[str]]]
     left = found.left()
     free = [cell for cell in left if found.at(cell).state not in (State.AT_WORK, State.AT_HAND)]
     if not left:
-        return [("all done; to run them anew:" if not scale else "all done; to see what came out:", asked)]
+        again = ("all done; to run them anew:", asked)
+        return [("all done; to see what came out:", [*asked, "--show"]) if scale else again]
     if any(found.at(cell).state is State.AT_HAND for cell in left) and not free:
         return [("to take over what is at hand:", asked)]
     if not free:
