@@ -105,6 +105,19 @@ def test_without_data_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     found = CliRunner().invoke(app, ["reproduce", "more-c", "--scale", "full", *where])
     assert found.exit_code == 1
     assert "what has been run needs no data: gll reproduce more-c --show" in said(found)
+    assert "(or elsewhere: set GLL_DATA)" in said(found)
+    assert "data.root" not in said(found), "which gll reproduce does not have"
+
+
+def test_a_file_of_this_project_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It can be fetched nowhere: the page says what it is, and how one like it is made."""
+    monkeypatch.setenv("GLL_DATA", str(tmp_path))
+    where = ["--experiments", str(REAL), "--work", str(tmp_path / "work"), "--device", "cpu"]
+    found = CliRunner().invoke(app, ["reproduce", "emnist", "--scale", "small", *where])
+    message = "".join(found.output.split())
+    assert found.exit_code == 1
+    assert "setGLL_DATAtothefolderthathasit;whatitis:" in message
+    assert "docs/reproduce.md,sectionEMNIST" in message
 
 
 # Those there are ------------------------------------------------------------------------------------------------------

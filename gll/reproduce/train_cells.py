@@ -45,6 +45,7 @@ def config_of(experiment: Experiment, point: Point) -> Config:
 def look_at_data(experiment: Experiment, cells: Sequence[Cell]) -> dict[str, str]:
     """Read the data of these cells, each data set once. Returns what is wrong with it, by the key of the cell."""
     from gll.data import DataError
+    from gll.reproduce import no_data
     from gll.train.model import load_data
 
     found: dict[str, str] = {}
@@ -58,7 +59,7 @@ def look_at_data(experiment: Experiment, cells: Sequence[Cell]) -> dict[str, str
                 load_data(config)
                 problems[data] = ""
             except DataError as error:
-                problems[data] = str(error)
+                problems[data] = no_data.told(str(error), c.name, experiment)
         if problems[data]:
             found[cell.key] = problems[data]
     return found
