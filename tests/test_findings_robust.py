@@ -247,7 +247,7 @@ def test_new_data_and_new_training_are_taken_up(tmp_path: Path) -> None:
     assert "<small>seed 0 or seeds 0, 1; " in uneven
 
 
-@pytest.mark.parametrize("page", ["what-we-found.md", "reproduce.md"])
+@pytest.mark.parametrize("page", ["what-we-found.md", "claim-by-claim.md", "reproduce.md"])
 def test_no_line_of_a_text_begins_with_a_number_that_is_written(page: str) -> None:
     """A comment at the beginning of a line ends the paragraph, or the list, that it stands in."""
     text = (Path(__file__).resolve().parent.parent / "docs" / page).read_text(encoding="utf-8")

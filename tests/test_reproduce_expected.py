@@ -78,8 +78,8 @@ SENTENCES: list[tuple[str, str, list[tuple[Any, ...]]]] = [
     ("rate", "A GLL loses {} and {} points", [(lost, "30 epochs", "cosine"), (lost, "100 epochs", "steps")]),
     (
         "emnist",
-        "and {} with 2 % of the labels, {} with 20 %.",
-        [(mean, f"resnet20, {labels}, MLP at rate 0.05") for labels in ("2%", "20%")],
+        "and {} with 2 % of the labels, {} with 20 % and {} with all of them",
+        [(mean, f"resnet20, {labels}, MLP at rate 0.05") for labels in ("2%", "20%", "whole")],
     ),
     ("fashion-toy", "GLL-0 fits there ({}, paper {})", [(mean, "GLL-0, SGD 0.01"), (paper, "GLL-0, SGD 0.01")]),
     ("fashion-toy", "At 0.0003 GLL-0 has {} (paper {})", [(mean, "GLL-0, SGD 0.0003"), (paper, "GLL-0, SGD 0.01")]),

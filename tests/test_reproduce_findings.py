@@ -76,6 +76,12 @@ def test_a_number_is_written_again(findings: Findings, mark: str, value: str) ->
     assert findings.filled(new) == new
 
 
+def test_entries_of_the_paper_that_have_a_number_of_ours(findings: Findings) -> None:
+    """At whatever scale; what is asked for and was not run, and what is not asked for, count as the paper's alone."""
+    findings.experiments["heads"].expected["values"]["vgg, gll"] = {"error": 1.0}
+    assert (findings.entries("heads"), findings.entries("heads", "gll")) == ("2 of 3", "1 of 2")
+
+
 def test_what_a_scale_leaves_out_is_named(tmp_path: Path) -> None:
     """What the paper has: whole names on an axis, and single places. What is not in the paper is not missed."""
     folder = tmp_path / "heads"
@@ -159,7 +165,7 @@ def test_settings_that_differ_stand_side_by_side(findings: Findings, tmp_path: P
 
 def test_a_file_that_is_missing_is_named(findings: Findings, tmp_path: Path) -> None:
     (tmp_path / "training.json").unlink()
-    with pytest.raises(ValueError, match=r"what-we-found\.md are from .*training\.json, which is not there"):
+    with pytest.raises(ValueError, match=r"claim-by-claim\.md are from .*training\.json, which is not there"):
         findings.filled("<!-- run mine; gll --><!-- end -->")
 
 

@@ -1,4 +1,4 @@
-"""Numbers inside the text of docs/what-we-found.md and docs/reproduce.md: each is written from a file, none is typed.
+"""Numbers inside the text of pages of docs/ (`tables.PAGES`): each is written from a file, none is typed.
 
     Its error is <!-- ours cifar10; resnet18, 2%, GLL; error -->17.7<!-- end --> percent.
 
@@ -15,6 +15,11 @@
     status EXPERIMENT                  how far it is at every scale
     status EXPERIMENT; NAME            the same of the cells that have this name on an axis
     compared                           a line for each that was run, beside the paper
+    entries EXPERIMENT                 how many entries of the paper's table have a number of ours
+    entries EXPERIMENT; NAME           the same of those that have this name on an axis
+    verdicts EXPERIMENT                how many of ours agree with the paper's, are lower or higher
+    worse-count                        how many are worse than the paper's, and explained or not
+    worse                              what is worse than the paper's, and why (`worse.py`)
     headline, contest                  who is more robust after adversarial training: the answer, a table (`robust.py`)
 
 Parts that are an experiment's whole section (`tables.py`) are left alone. Runs and ratios are those of
@@ -33,7 +38,7 @@ from typing import Any, final
 from gll.names import require_name
 from gll.reproduce import robust
 from gll.reproduce.experiment import Experiment, ExperimentError
-from gll.reproduce.tables import Shown, digits_of, entry, told_verdicts, tolerance
+from gll.reproduce.tables import PAGES, Shown, digits_of, entry, told_verdicts, tolerance
 from gll.words import counted
 
 MARK = re.compile(r"(<!-- ([a-z-]+)(?: ([^>]*?))? -->).*?(<!-- end -->)", re.DOTALL)
@@ -90,6 +95,10 @@ class Findings:
             "settings": self.settings,
             "status": self.status,
             "compared": lambda: self.compared(text),
+            "entries": self.entries,
+            "verdicts": lambda name: told_verdicts(self._largest(name)),
+            "worse": lambda: _block(self.worse()[1]),
+            "worse-count": lambda: self.worse()[0],
             "headline": lambda: robust.headline(self._largest("worst-case")),
             "contest": lambda: _block(robust.table(self._largest("worst-case"))),
         }
@@ -204,6 +213,23 @@ class Findings:
                     lines.append(f"| {link} | {scale} | {cells} | {counts or known} |")
         return _block("\n".join(lines))
 
+    def entries(self, name: str, *names: str) -> str:
+        """Of the paper's table, as expected.json has it: a place with a figure of ours at any scale, of all places."""
+        require_name("experiment", name, self.experiments)
+        experiment = self.experiments[name]
+        asked = [place for place in experiment.expected["values"] if set(names) <= set(place.split(", "))]
+        figures = experiment.text["table"]["figures"]
+        ran = [place for place in asked if any(self.values(name, place, figure) for figure in figures)]
+        return f"{len(ran)} of {len(asked)}"
+
+    def worse(self) -> tuple[str, str]:
+        """How many are, and a table of reasons, from the file beside the experiments."""
+        from gll.reproduce.worse import NAME, reasons
+
+        folder = next(iter(self.experiments.values())).folder.parent
+        numbers = {"ours": self.ours, "paper": self.paper, "both": self.both}
+        return reasons(self.states, folder / NAME, numbers)
+
     def _largest(self, name: str) -> Shown:
         """What an experiment has come to at the largest scale."""
         require_name("experiment", name, self.experiments)
@@ -234,7 +260,7 @@ class Findings:
         path = self.benchmarks / f"{name}.json"
         if not path.is_file():
             raise ExperimentError(
-                f"numbers of docs/reproduce.md and docs/what-we-found.md are from {path}, which is not there"
+                f"numbers of {', '.join(f'docs/{page}' for page in PAGES)} are from {path}, which is not there"
             )
         rows: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["rows"]
         return rows

@@ -1,7 +1,7 @@
 """Tables in Markdown from expected.json and results.json: ours, and the paper's in brackets behind.
 
-`pages` writes experiments/README.md again, and of docs/reproduce.md and docs/what-we-found.md the marked parts and the
-numbers (`findings.py`); none is typed.
+`pages` writes experiments/README.md again, and of some pages of docs/ (`PAGES`) the marked parts and the numbers
+(`findings.py`); none is typed.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from gll.reproduce.verdicts import noise
 from gll.words import counted
 
 NONE = "–"
+PAGES = ("reproduce.md", "what-we-found.md", "claim-by-claim.md")
+"""Of docs/, that have numbers or tables from the records."""
 ATTACKS = {"natural": "fgsm", "FGSM": "fgsm", "IFGSM": "ifgsm", "CW": "cw-paper"}
 """By which attack a figure of the paper's table is known; *natural* is of the samples of FGSM."""
 RADII = {" at 1x": " at ε", " at 2x": " at 2ε"}
@@ -306,7 +308,7 @@ def pages(experiments: Mapping[str, Experiment]) -> dict[Path, str]:
 
     found = {root / "README.md": _readme(experiments, whole, shown("../docs/figures"))}
     findings = Findings(experiments, states, root.parent / "benchmarks" / "results", root.parent / "configs")
-    for page in (docs / "reproduce.md", docs / "what-we-found.md"):
+    for page in (docs / name for name in PAGES):
         if page.is_file():
             found[page] = findings.filled(_filled(page.read_text(encoding="utf-8"), whole, shown("figures")))
     return found

@@ -42,7 +42,7 @@ LONG = 60.0  # seconds on a GPU from which on a CPU is no place for a cell
 LOOK_SECONDS = 2.0  # between two looks at whether another process is done with what is needed
 WRITTEN = (
     *("experiments/*/results.json", "experiments/*/arrays/*", "experiments/README.md"),
-    *("docs/figures/reproduce-*", "docs/reproduce.md", "docs/what-we-found.md"),
+    *("docs/figures/reproduce-*", "docs/reproduce.md", "docs/what-we-found.md", "docs/claim-by-claim.md"),
 )
 """What `gll reproduce` writes itself: it changes with every cell, and no cell comes out otherwise for it."""
 
