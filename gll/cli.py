@@ -438,7 +438,9 @@ class ScaleName(enum.StrEnum):
 
 @app.command()
 def reproduce(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Experiments; see --list.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Experiments (see --list), or 'table 4'.")
+    ] = None,
     scale: Annotated[
         ScaleName | None, typer.Option(help="Seconds; minutes a cell on a GPU; the paper's.", show_default="smoke")
     ] = None,
@@ -446,6 +448,7 @@ def reproduce(
     show: Annotated[
         bool, typer.Option("--list", help="Show all experiments, or the cells of NAME; runs nothing.")
     ] = False,
+    results: Annotated[bool, typer.Option("--show", help="What has been run of NAME, beside the paper's.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with cells that were stopped.")] = False,
     device: DeviceOption = "auto",
     seconds: Annotated[float | None, typer.Option(min=1, help="Stop cleanly after so many seconds.")] = None,
@@ -485,7 +488,7 @@ def reproduce(
         words = typed(only)
         request = command.Request(
             tuple(names or ()), scale and scale.value, every, show, resume, device, seconds, jobs, words, tables,
-            figures, check, merge, pack, limit_mb, unpack, command.find_experiments(experiments), work,
+            figures, check, merge, pack, limit_mb, unpack, command.find_experiments(experiments), work, results,
         )  # fmt: skip
         code = command.run_reproduce(request, console)
     raise typer.Exit(code)

@@ -190,19 +190,23 @@ def test_a_head_needs_its_warm_up(tmp_path: Path) -> None:
 
     def record_of(key: str) -> dict[str, object]:
         more = {"experiment": "cifar10", "scale": "small", "seed": 0, "cell": "", "date": "1", "wall_s": 60.0}
-        return {**more, "key": key, "values": {}}
+        return {**more, "key": key, "values": {}, "device": "NVIDIA H200"}
+
+    def device() -> str:
+        return listing(experiment, "small", (), work).devices_of([warm])
 
     assert found() == [State.NOT_RUN, State.NEEDS]
     records = [record_of(warm.key)]
     write_json(folder / "results.json", {"format": "gll.results 1", "records": records})
-    assert found() == [State.ELSEWHERE, State.NEEDS]
+    assert (found(), device()) == ([State.ELSEWHERE, State.NEEDS], "H200")
     (work / warm.path).mkdir(parents=True)
     write_json(work / warm.path / "progress.json", {"wall_s": 1.0, "commits": []})
     assert found() == [State.STOPPED, State.NEEDS], "it is being made again"
+    assert device() == "", "the record of elsewhere does not say where it was stopped"
     words = proposed(shown(experiment, "small", work))
     assert [line[-1] for line in words] == ["--resume", "--resume"], "of the warm-up"
     write_json(work / warm.path / "record.json", record_of(warm.key))
-    assert found() == [State.DONE, State.NOT_RUN]
+    assert (found(), device()) == ([State.DONE, State.NOT_RUN], "H200")
     shutil.rmtree(work)
     one = chosen(kind_of(experiment).cells(experiment, "small"), [])
     records += [record_of(cell.key) for cell in one if cell.needs == warm.key]

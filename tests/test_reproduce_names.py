@@ -12,9 +12,10 @@ from typer.testing import CliRunner
 from gll.cli import app
 from gll.reproduce.choice import chosen, why_none
 from gll.reproduce.experiment import Experiment, load_all, load_experiment
-from gll.reproduce.in_paper import read_places, who_has
+from gll.reproduce.in_paper import having, read_places
 from gll.reproduce.kinds import kind_of
 from gll.reproduce.listing import show_cells
+from gll.reproduce.records import read_records
 from gll.reproduce.words import typed
 from tests.test_reproduce_work import COUNTS, invoked, said
 
@@ -46,27 +47,57 @@ def counts(tmp_path: Path) -> Experiment:
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("words", "names", "message"),
     [
-        (["table 3"], "table 3 of the paper is `sizes`: gll reproduce sizes"),
-        (["Table3"], "table 3 of the paper is `sizes`: gll reproduce sizes"),
-        (["table", "3"], "table 3 of the paper is `sizes`: gll reproduce sizes"),
-        (["figure 8"], "figure 8 of the paper is `attacks`: gll reproduce attacks"),
-        (["fig. 11"], "figure 11 of the paper is `heads`: gll reproduce heads"),
-        (["appendix b.2", "--list"], "appendix B.2 of the paper is `heads`: gll reproduce heads"),
+        (["table 3"], ["sizes"], "table 3 of the paper is `sizes` (the sizes)"),
+        (["Table3"], ["sizes"], "table 3 of the paper is `sizes`"),
+        (["table", "3"], ["sizes"], "table 3 of the paper is `sizes`"),
+        (["figure 8"], ["attacks"], "figure 8 of the paper is `attacks`"),
+        (["fig. 11"], ["heads"], "figure 11 of the paper is `heads`"),
+        (["appendix b.2"], ["heads"], "appendix B.2 of the paper is `heads`"),
+        (["b.2"], ["heads"], "appendix B.2 of the paper is `heads`"),
         (
             ["table-10"],
-            "`again` (the again) and `attacks` (the attacks): gll reproduce again, or gll reproduce attacks",
+            ["again", "attacks"],
+            "table 10 of the paper is `again` (the again) and `attacks` (the attacks)",
         ),
+        (["own", "table", "3", "fig", "11", "heads"], ["own", "sizes", "heads"], "figure 11 of the paper is `heads`"),
+    ],
+)
+def test_a_table_of_the_paper_is_a_name(counts: Experiment, words: list[str], names: list[str], message: str) -> None:
+    """In one line it is said whose, and then it is as if that had been typed: listed, or run."""
+    where = ["--experiments", str(counts.folder.parent), "--work", str(counts.folder / "work"), "--device", "cpu"]
+    found, plain = (CliRunner().invoke(app, ["reproduce", *w, "--list", *where]) for w in (words, names))
+    assert (found.exit_code, plain.exit_code) == (0, 0), found.output
+    assert message in said(found)
+    assert found.output.endswith(plain.output)
+    assert not (counts.folder / "work").exists()
+    run = CliRunner().invoke(app, ["reproduce", *words, "--scale", "small", "--only", "first", *where])
+    assert (run.exit_code, message in said(run)) == (0, True), run.output
+    done = {file.parent.name: len(read_records(file)) for file in counts.folder.parent.glob("*/results.json")}
+    assert done == dict.fromkeys(names, 2)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
         (["table 2"], "no experiment is table 2 of the paper; gll reproduce --list says where"),
         (["table 4"], "no experiment is table 4 of the paper"),
         (["table 7"], "no experiment is table 7 of the paper"),
+        (["C.1"], "no experiment is appendix C.1 of the paper"),
+        (
+            ["figure 1"],
+            "figure 1 of the paper is a drawing, a graph learning layer beside an MLP head: there is nothing",
+        ),
+        (["figure", "2", "--list"], "figure 2 of the paper is a drawing, the two structures of a classifier: there is"),
         (["sises"], "unknown experiment 'sises'; choose one of "),
         (["sises"], "; did you mean 'sizes'?"),
         (["attack"], "; did you mean 'attacks'?"),
+        (["table"], "unknown experiment 'table'; choose one of "),
+        (["sizes", "3"], "unknown experiment '3'; choose one of "),
     ],
 )
-def test_a_table_of_the_paper_is_told_by_its_name(counts: Experiment, words: list[str], message: str) -> None:
+def test_what_no_experiment_has_is_refused(counts: Experiment, words: list[str], message: str) -> None:
     where = ["--experiments", str(counts.folder.parent), "--work", str(counts.folder / "work")]
     found = CliRunner().invoke(app, ["reproduce", *words, *where])
     assert (found.exit_code, message in said(found)) == (1, True), found.output
@@ -77,7 +108,7 @@ def test_every_table_of_the_paper_is_found() -> None:
     """Whatever the words of config.toml are: they are read as they stand."""
     experiments = load_all(REAL).values()
     for place in [*(f"table {n}" for n in range(1, 11)), *(f"figure {n}" for n in range(3, 13)), *APPENDICES]:
-        assert f"{place} of the paper is `" in who_has(place, experiments), place
+        assert having(place, experiments), place
     unread = [one.name for one in experiments if one.of_paper and not read_places(one.in_paper)]
     assert unread in ([], ["few-labels"]), "of the paper's future work"
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from gll.data import TrainTest
+from gll.data import TrainTest, load
 from gll.reproduce import tables, time_cells
 from gll.reproduce.choice import values
 from gll.reproduce.command import PARENT
@@ -157,4 +157,21 @@ def test_noise_is_no_mnist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     (problem,) = work_on(copy_of(tmp_path)).run()
     assert problem.startswith("small-cnn, 128, times, seed 0 and 2 more: ")
     assert "mnist" in problem.lower()
+    assert "(or elsewhere: set GLL_DATA)" in problem
     assert read_records(tmp_path / "experiments" / "times" / "results.json") == {}
+
+
+def test_smoke_is_on_real_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which need no file: digits, as large as those of MNIST, and still what they were."""
+    monkeypatch.setenv("GLL_DATA", str(tmp_path / "empty"))
+    experiment = copy_of(tmp_path)
+    work = Work(experiment, "smoke", tmp_path / "work", "cpu", Reporter())
+    assert work.run() == []
+    (record,) = work.done().values()
+    assert record["more"]["data"] == "digits, 28 × 28"
+    large, small = time_cells.large_digits(), load("digits")
+    assert large.train.shape == (len(small.train), 1, 28, 28)
+    assert large.test.shape == (len(small.test), 1, 28, 28)
+    back = torch.nn.functional.adaptive_avg_pool2d(large.train.float(), 8)
+    assert torch.cosine_similarity(back.flatten(1), small.train.float().flatten(1)).min() > 0.9
+    assert large.train.dtype == torch.uint8

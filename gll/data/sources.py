@@ -78,6 +78,12 @@ class AbstractSource(ABC):
         return []
 
 
+ELSEWHERE = (
+    "or elsewhere: set GLL_DATA, or data.root=FOLDER for gll train, pretrain and evaluate, --data-root for others"
+)
+"""How another folder is named, in messages."""
+
+
 class AbstractFiles(AbstractSource):
     """A data set in files that someone has to fetch."""
 
@@ -91,8 +97,7 @@ class AbstractFiles(AbstractSource):
         return self.version(root)[0]
 
     def how(self, root: Path) -> str:
-        elsewhere = "or elsewhere: set GLL_DATA, or data.root=FOLDER for gll train, pretrain and evaluate"
-        return f"{self.fetch}; the files belong into {self.folder(root)} ({elsewhere}, --data-root for others)"
+        return f"{self.fetch}; the files belong into {self.folder(root)} ({ELSEWHERE})"
 
     def present(self, root: Path) -> tuple[int, int]:
         folder, files = self.version(root)

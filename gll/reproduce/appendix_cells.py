@@ -63,6 +63,13 @@ class AbstractAttacked(AbstractKind):
     def unkeyed(self, experiment: Experiment, cell: Cell) -> dict[str, Any]:
         return unkeyed(experiment, cell)
 
+    @final
+    def settings(self, experiment: Experiment, cell: Cell) -> dict[str, Any]:
+        from gll.reproduce.settings import all_settings, attack_settings
+
+        asked = attack_settings({"": cell.point.options()})
+        return {**cell.settings, **all_settings(config_of(experiment, cell.point)), **asked}
+
     @abstractmethod
     def figures(self, summaries: Mapping[str, Mapping[str, Any]]) -> dict[str, float | None]:
         """Errors in percent, by what the table calls them."""

@@ -69,6 +69,12 @@ class AttackKind(AbstractKind):
     def unkeyed(self, experiment: Experiment, cell: Cell) -> dict[str, Any]:
         return unkeyed(experiment, cell)
 
+    def settings(self, experiment: Experiment, cell: Cell) -> dict[str, Any]:
+        from gll.reproduce.settings import all_settings, attack_settings
+
+        asked = attack_settings(parts_of(cell.point.options()))
+        return {**cell.settings, **all_settings(config_of(experiment, cell.point)), **asked}
+
 
 def require_attack(experiment: Experiment, options: Iterable[str]) -> None:
     """Raise where `gll attack` has no such option."""

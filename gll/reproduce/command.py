@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, final
 
@@ -17,19 +17,18 @@ from rich.text import Text
 from gll.names import require_name
 from gll.reproduce.choice import chosen, why_none
 from gll.reproduce.experiment import SCALES, Experiment, ExperimentError, load_all
-from gll.reproduce.in_paper import typed_place, who_has
+from gll.reproduce.in_paper import resolved
 from gll.reproduce.kinds import kind_of
 from gll.reproduce.limit import Limit, where_stopped
 from gll.reproduce.listing import show_cells
 from gll.reproduce.merge import merge, put_all_back
 from gll.reproduce.pack import Choice, pack
-from gll.reproduce.show import show_list, show_run
+from gll.reproduce.show import results_scales, show_list, show_results, show_run
 from gll.reproduce.tables import pages
 from gll.reproduce.unpack import unpack
-from gll.reproduce.words import near
 from gll.terminal import error_console, said_by
 from gll.train.interrupt import stopped_by_sigterm
-from gll.words import counted, did_you_mean
+from gll.words import counted
 
 if TYPE_CHECKING:
     from gll.reproduce.work import Work
@@ -60,6 +59,7 @@ class Request:
     unpack: Path | None = None
     experiments: Path = Path("experiments")
     work: Path = Path("out/reproduce")
+    results: bool = False
 
     @property
     def cells_asked(self) -> bool:
@@ -134,17 +134,23 @@ def run_reproduce(request: Request, console: Console) -> int:
     exit code.
     """
     experiments = load_all(request.experiments)
-    require_names(request.names, experiments)
+    names, found = resolved(request.names, experiments)
+    request = replace(request, names=names)
     pages_too = request.tables or request.figures or request.check
     carried = request.merge or request.pack or request.unpack
     if not (request.cells_asked or request.show or carried or pages_too):
         raise ExperimentError(f"say which experiment: {', '.join(experiments)}; or --list, or --all")
     require_sense(request)
+    for said in found:
+        console.print(Text(said), soft_wrap=True)
     if request.show and not request.cells_asked:
         show_list(experiments, console)
         return 0
     if request.show:
         list_cells(experiments, request, console)
+        return 0
+    if request.results:
+        show_all_results(experiments, request, console)
         return 0
     if request.pack is not None:
         named = {name: experiments[name] for name in request.names or experiments}
@@ -161,20 +167,6 @@ def run_reproduce(request: Request, console: Console) -> int:
     if pages_too:
         code = code or write_pages(experiments, request.check, console)
     return code
-
-
-def require_names(names: Sequence[str], experiments: Mapping[str, Experiment]) -> None:
-    """Refuse what is no experiment.
-
-    Raises:
-        ValueError: it says which one may be meant, or which one a table or figure of the paper is.
-    """
-    whole = " ".join(names)  # without quotes, table 4 is two names
-    for name in names:
-        place = "" if name in experiments else typed_place(name) or typed_place(whole)
-        if place:
-            raise ExperimentError(who_has(place, experiments.values()))
-        require_name("experiment", name, experiments, did_you_mean(near(name, experiments)))
 
 
 def _take(experiments: Mapping[str, Experiment], request: Request, console: Console) -> None:
@@ -199,11 +191,14 @@ def require_sense(request: Request) -> None:
     asked = [*request.names, *(["--all"] if request.every else [])]
     if request.names and request.every:
         raise ExperimentError("--all is every experiment: leave the names out, or --all")
-    if request.check and (beside or asked or request.show):
-        other = (beside or asked or ["--list"])[0]
+    looks = [name for name, given in (("--list", request.show), ("--show", request.results)) if given]
+    if request.check and (beside or asked or looks):
+        other = (beside or asked or looks)[0]
         raise ExperimentError(f"--check only looks, and writes nothing: give it without other work, here {other}")
-    if request.show and beside:
-        raise ExperimentError(f"--list only looks, and runs and writes nothing: leave out {' and '.join(beside)}")
+    if looks and (beside := [*looks[1:], *beside]):
+        raise ExperimentError(f"{looks[0]} only looks, and runs and writes nothing: leave out {' and '.join(beside)}")
+    if request.results and request.scale == SCALES[0]:
+        raise ExperimentError(f"the figures of {SCALES[0]} mean nothing, and are not shown: leave --scale out")
     if len(moves) > 1:
         raise ExperimentError(f"{' and '.join(moves)} are done one after the other, each by a command of its own")
     if asked and (request.merge is not None or request.unpack is not None):
@@ -252,6 +247,32 @@ def list_cells(experiments: Mapping[str, Experiment], request: Request, console:
         error_console().print(said_by("reproduce", said, "yellow"))
 
 
+def show_all_results(experiments: Mapping[str, Experiment], request: Request, console: Console) -> None:
+    """Show what has been run of experiments, and run none. Needs neither PyTorch nor data.
+
+    Raises:
+        ValueError: there is no such scale, or there are no such cells.
+    """
+    nothing, found = list[str](), False
+    for name in request.names or experiments:
+        experiment = experiments[name]
+        if request.every and request.scale not in (None, *experiment.scales):
+            continue
+        if request.scale is not None:
+            require_name(f"scale of {name}", request.scale, experiment.scales)
+        scales = results_scales(experiment) if request.scale is None else (request.scale,)
+        if any(chosen(kind_of(experiment).cells(experiment, scale), request.only) for scale in scales):
+            show_results(experiment, request.scale, request.only, request.work, console)
+            found = True
+        else:
+            none = f"{name} has {SCALES[0]} alone, whose figures mean nothing: there is nothing to show"
+            nothing.append(why_none(experiment, scales[-1], request.only) if scales else none)
+    if not found:
+        raise ExperimentError("; ".join(nothing))
+    for said in nothing if request.names else ():
+        error_console().print(said_by("reproduce", said, "yellow"))
+
+
 def run_experiments(experiments: Mapping[str, Experiment], request: Request, console: Console) -> int:
     """Run experiments, and show what came out. Returns the exit code."""
     errors, parent = error_console(), os.environ.get(PARENT)
@@ -272,6 +293,10 @@ def run_experiments(experiments: Mapping[str, Experiment], request: Request, con
             show_run(work.experiment, work.scale, work.only, before[name], work.root, console, only_new=bool(bad))
         for problem in problems:
             errors.print(said_by("reproduce", problem))
+        for work in works:
+            if work.unready:
+                shown = f"gll reproduce {work.experiment.name} --show"
+                errors.print(said_by("reproduce", f"what has been run needs no data: {shown}", "yellow"))
         if stop:
             errors.print(said_by("reproduce", f"{stop}; {where_stopped(works)}"))
     if stop:

@@ -1,16 +1,22 @@
-"""Tables, figures and appendices of the paper, and the experiments that have them: "table 4" is no name to type."""
+"""Tables, figures and appendices of the paper, and the experiments that have them: "table 4" is a name, too."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
-from gll.reproduce.experiment import Experiment
+from gll.names import require_name
+from gll.reproduce.experiment import Experiment, ExperimentError
+from gll.reproduce.words import near
+from gll.words import did_you_mean
 
 NUMBERED = re.compile(r"\b(table|figure)s? (\d+(?:(?:, | and | to )\d+)*)")
 LETTERED = re.compile(r"\bappendix ([A-Z]\.\d+)")
 TYPED = re.compile(r"(table|tab|figure|fig|appendix)s?[.\s_-]*(\d+|[a-z]\.?\d+)", re.IGNORECASE)
+PLAIN = re.compile(r"[a-z]\.\d+", re.IGNORECASE)
 WHOLE = {"tab": "table", "fig": "figure"}
+DRAWN = {"figure 1": "a graph learning layer beside an MLP head", "figure 2": "the two structures of a classifier"}
+"""Figures of the paper that show no results."""
 
 
 def read_places(text: str) -> set[str]:
@@ -35,7 +41,11 @@ def typed_place(words: str) -> str:
 
     >>> typed_place("Table 4"), typed_place("fig.7"), typed_place("appendix-a1"), typed_place("cifar10")
     ('table 4', 'figure 7', 'appendix A.1', '')
+    >>> typed_place("B.3"), typed_place("b3")
+    ('appendix B.3', '')
     """
+    if PLAIN.fullmatch(words.strip()):
+        return f"appendix {words.strip().upper()}"
     found = TYPED.fullmatch(words.strip())
     if found is None:
         return ""
@@ -45,11 +55,44 @@ def typed_place(words: str) -> str:
     return f"{WHOLE.get(what, what)} {number[0]}.{number[1:].lstrip('.')}"
 
 
-def who_has(place: str, experiments: Iterable[Experiment]) -> str:
-    """Which experiments are this place of the paper, in words, and what to type."""
+def having(place: str, experiments: Iterable[Experiment]) -> list[Experiment]:
+    """The experiments that are this place of the paper; those that ask about one are not.
+
+    Raises:
+        ExperimentError: none is.
+    """
     themselves = [one for one in experiments if one.of_paper and not one.in_paper.startswith("on ")]
     found = [one for one in themselves if place in read_places(one.in_paper)]
+    if not found and place in DRAWN:
+        raise ExperimentError(f"{place} of the paper is a drawing, {DRAWN[place]}: there is nothing to measure")
     if not found:
-        return f"no experiment is {place} of the paper; gll reproduce --list says where the paper has each of them"
-    about = [f"`{one.name}`" if len(found) == 1 else f"`{one.name}` ({one.text['title']})" for one in found]
-    return f"{place} of the paper is {' and '.join(about)}: {', or '.join(f'gll reproduce {o.name}' for o in found)}"
+        raise ExperimentError(
+            f"no experiment is {place} of the paper; gll reproduce --list says where the paper has each of them"
+        )
+    return found
+
+
+def resolved(names: Sequence[str], experiments: Mapping[str, Experiment]) -> tuple[tuple[str, ...], list[str]]:
+    """Names of experiments, also for what the paper calls them: "table 4", without quotes two words, or "B.3".
+
+    Returns:
+        The names, each once, and what to say of those that were found by the paper.
+
+    Raises:
+        ValueError: there is no such experiment, and which one may be meant.
+    """
+    found, said, left = list[str](), list[str](), list(names)
+    while left:
+        name = left.pop(0)
+        place = "" if name in experiments else typed_place(name)
+        if not place and name not in experiments and left and (place := typed_place(f"{name} {left[0]}")):
+            left.pop(0)
+        if place:
+            those = having(place, experiments.values())
+            called = [f"`{one.name}` ({one.text['title']})" for one in those]
+            said.append(f"{place} of the paper is {' and '.join(called)}")
+            found += [one.name for one in those]
+        else:
+            require_name("experiment", name, experiments, did_you_mean(near(name, experiments)))
+            found.append(name)
+    return tuple(dict.fromkeys(found)), said

@@ -92,6 +92,10 @@ class AbstractKind(ABC):
         """
         return {}
 
+    def settings(self, experiment: Experiment, cell: Cell) -> Mapping[str, Any]:
+        """All that decides what comes out, with the defaults that the key leaves out; JSON-able, for the record."""
+        return cell.settings
+
 
 class AbstractSimple(AbstractKind):
     """A kind whose settings are the options of a point."""

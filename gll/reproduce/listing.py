@@ -111,7 +111,9 @@ def listing(experiment: Experiment, scale: str, only: Sequence[str], work: Path)
             found[cell] = Standing(State.ELSEWHERE, now.seconds) if away else here
         elif cell.role and cell.key in needed and now.state is State.DONE:
             found[cell] = now
-    devices = {key: str(record.get("device", "")) for key, record in done.items()}
+    # A record tells of the time it has; that of a cell stopped here was spent here, where no file says on what.
+    told = (State.DONE, State.ELSEWHERE)
+    devices = {c.key: str(done[c.key].get("device", "")) for c, at in found.items() if at.state in told}
     return Listing(experiment, scale, tuple(only), tuple(found), {cell.key: at for cell, at in found.items()}, devices)
 
 
@@ -153,6 +155,9 @@ def show_cells(
                 _say(what, console)
                 console.print(Text(f"    {line}"), soft_wrap=True)  # it is to be copied
             console.print()
+    if any(len(found.left()) < len(found.own()) for one, found in at.items() if one != SCALES[0]):
+        line = shlex.join(["gll", "reproduce", experiment.name, "--show", *options])
+        console.print(Text(f"what has been run, beside the paper's: {line}"), soft_wrap=True)
 
 
 def _scales(listings: Iterable[Listing]) -> Table:
@@ -222,7 +227,8 @@ def _next(found: Listing, whole: bool, jobs: int) -> list[tuple[str, list[str]]]
     left = found.left()
     free = [cell for cell in left if found.at(cell).state not in (State.AT_WORK, State.AT_HAND)]
     if not left:
-        return [("all done; to run them anew:" if not scale else "all done; to see what came out:", asked)]
+        again = ("all done; to run them anew:", asked)
+        return [("all done; to see what came out:", [*asked, "--show"]) if scale else again]
     if any(found.at(cell).state is State.AT_HAND for cell in left) and not free:
         return [("to take over what is at hand:", asked)]
     if not free:

@@ -2,6 +2,7 @@
 
 A record says what was found and with what: value per seed, settings, commit, device, seconds, versions. Of two records
 of one cell the later counts. Records of settings that are no longer asked for stay in the file, and are in no table.
+`config` is what differs from the defaults and makes the key; `settings`, which older records lack, is all of them.
 Where something beside the figures was put right later, `corrected` says what and why.
 """
 

@@ -1,22 +1,26 @@
-"""What `gll reproduce` shows on a terminal: the list of experiments, and after a run what is new."""
+"""What `gll reproduce` shows on a terminal: the list of experiments, what is new after a run, and what has been run."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from rich.box import SIMPLE
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from gll.reproduce.choice import chosen
 from gll.reproduce.experiment import Cell, Experiment
 from gll.reproduce.kinds import kind_of
-from gll.reproduce.listing import about
+from gll.reproduce.listing import about, spans
 from gll.reproduce.records import Record, done_records
 from gll.reproduce.tables import Shown, digits_of, entry, states_of
 from gll.words import counted
+
+PLACES = 12  # that are named where cells are missing
+MARK = "\n<!-- experiment {} -->\n"  # as in docs/reproduce.md, see `tables.pages`
 
 
 def show_list(experiments: Mapping[str, Experiment], console: Console) -> None:
@@ -25,7 +29,8 @@ def show_list(experiments: Mapping[str, Experiment], console: Console) -> None:
     old = any(shown.old for found in states.values() for shown in found.values())
     caption = (
         f"small, full: cells that are done{'; old: records of settings that are no longer asked for' if old else ''}\n"
-        "gll reproduce NAME --list: its cells, how each stands, and what to type next"
+        "gll reproduce NAME --list: its cells, how each stands, and what to type next\n"
+        "gll reproduce NAME --show: what has been run of it, beside the paper's"
     )
     listed = Table(title="gll reproduce NAME --scale smoke|small|full", caption=caption, box=SIMPLE)
     listed.add_column("name", no_wrap=True)  # it is to be typed
@@ -83,6 +88,65 @@ def show_run(
         file = experiment.folder / "config.toml"
         said = f"{file}: no cell has a figure {strange[0]!r}; there are {', '.join(sorted(known))}"
         console.print(Text(said), soft_wrap=True)
+
+
+def show_results(experiment: Experiment, scale: str | None, words: Sequence[str], work: Path, console: Console) -> None:
+    """What has been run so far beside the paper's, what is missing, and where the pictures are; runs nothing.
+
+    Args:
+        experiment: which.
+        scale: of which scale; None: of all that have results, but smoke, whose figures mean nothing.
+        words: that a cell must have.
+        work: the folder of cells.
+        console: where to.
+    """
+    console.print(Text(f"{experiment.name}: {experiment.text['title']} (in the paper: {experiment.in_paper})", "bold"))
+    idle = list[str]()
+    for one in results_scales(experiment) if scale is None else (scale,):
+        cells = chosen(kind_of(experiment).cells(experiment, one), words)
+        done = done_records(experiment, cells, work)
+        count = f"{experiment.name} at {one}: {len(done)} of {counted(len(cells), 'cell')} run"
+        if scale is None and not done:
+            idle.append(count)
+            continue
+        said = experiment.text["scales"][one].get("about", "")
+        console.print(Text(f"{count}{f'; {said}' if said else ''}"))
+        if done:
+            console.print(_table(experiment, [cell for cell in cells if cell.key in done], done, done))
+        if missing := _missing(cell for cell in cells if cell.key not in done):
+            console.print(Padding(Text(f"not run: {missing}"), (0, 0, 0, 2)))
+    for line in idle:
+        console.print(Text(line))
+    if page := page_of(experiment):
+        console.print(Text(f"with pictures, and what to say of it: {page}"), soft_wrap=True)
+    console.print(Text(f"how each cell stands, and how to go on: gll reproduce {experiment.name} --list"))
+
+
+def results_scales(experiment: Experiment) -> tuple[str, ...]:
+    """Those whose figures mean something."""
+    return tuple(scale for scale in experiment.scales if scale != "smoke")
+
+
+def _missing(cells: Iterable[Cell]) -> str:
+    """Cells by place, with their seeds; of very many places the first."""
+    places = dict[str, list[int]]()
+    for cell in cells:
+        places.setdefault(", ".join(cell.parts[:-1]), []).append(cell.point.seed)
+    told = [f"{name} (seed {spans(seeds)})" for name, seeds in places.items()]
+    more = [f"and {counted(len(told) - PLACES, 'place')} more"] if len(told) > PLACES else []
+    return "; ".join([*told[:PLACES], *more])
+
+
+def page_of(experiment: Experiment) -> str:
+    """The page that has the tables and pictures of an experiment, and its section there; empty where there is none."""
+    page = experiment.folder.parent.parent / "docs" / "reproduce.md"
+    text = page.read_text(encoding="utf-8") if page.is_file() else ""
+    before, mark, _ = text.partition(MARK.format(experiment.name))
+    if mark:
+        headings = [line.lstrip("# ") for line in before.splitlines() if line.startswith("#")]
+        return f"{page}, section {headings[-1]}" if headings else str(page)
+    page = experiment.folder.parent / "README.md"
+    return f"{page}, section {experiment.name}" if page.is_file() else ""
 
 
 def _table(experiment: Experiment, cells: Sequence[Cell], done: Mapping[str, Record], new: Collection[str]) -> Table:

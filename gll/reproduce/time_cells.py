@@ -10,15 +10,21 @@ import inspect
 import os
 import sys
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from gll.reproduce.experiment import Cell, Experiment, ExperimentError
 from gll.reproduce.kinds import AbstractSimple, Outcome, Place
 
+if TYPE_CHECKING:
+    from gll.data import TrainTest
+
 HEADS = ("gll", "mlp")
 TIMING = ("rounds", "steps", "warm")  # options that decide times only
+
+WHERE = {"device", "networks", "batches", "errors", "threads", "seed", "data_root", "json_file"}
 
 
 def benchmark(folder: Path) -> ModuleType:
@@ -62,10 +68,15 @@ class TimesKind(AbstractSimple):
     def wants_all(self, cell: Cell) -> bool:
         return cell.part == "times"
 
+    def settings(self, experiment: Experiment, cell: Cell) -> dict[str, Any]:
+        """With the defaults of the benchmark, but for where and of what: options say these."""
+        usual = {key: v for key, v in usual_of(benchmark(experiment.folder)).items() if key not in WHERE}
+        timed = cell.part == "times"
+        return {key: value for key, value in usual.items() if timed or key not in TIMING} | dict(cell.settings)
+
     def run(self, experiment: Experiment, cell: Cell, place: Place) -> Outcome:
         import torch
 
-        from gll.data import load
         from gll.reproduce.command import PARENT
         from gll.train.model import find_device
 
@@ -76,10 +87,8 @@ class TimesKind(AbstractSimple):
         before = torch.backends.cudnn.benchmark
         torch.backends.cudnn.benchmark = True
         try:
-            # Noise in place of MNIST will do to see that it works; its errors mean nothing.
-            data = (module.images(None) if cell.scale == "smoke" else load("mnist")).to(find_device(place.device))
-            usual = {name: p.default for name, p in inspect.signature(module.main).parameters.items()}
-            settings = {**usual, **options, "errors": False, "seed": cell.point.seed}
+            data = (large_digits() if cell.scale == "smoke" else mnist(experiment)).to(find_device(place.device))
+            settings = {**usual_of(module), **options, "errors": False, "seed": cell.point.seed}
             asked = (options["network"], options["batch"], data, settings)
             if cell.part == "times":
                 row: dict[str, Any] = module.measure(*asked)
@@ -88,6 +97,35 @@ class TimesKind(AbstractSimple):
             return Outcome({f"error {head}, %": found["by batches"]}, {"errors": found, "data": data.name})
         finally:
             torch.backends.cudnn.benchmark = before
+
+
+def mnist(experiment: Experiment) -> TrainTest:
+    """The images of the paper's times."""
+    from gll.data import DataError, load
+    from gll.reproduce import no_data
+
+    try:
+        return load("mnist")
+    except DataError as error:
+        raise ExperimentError(no_data.told(str(error), "mnist", experiment)) from None
+
+
+def large_digits() -> TrainTest:
+    """The digits of scikit-learn, which are always there, as large as MNIST's: smoke shows that it works."""
+    from torch.nn.functional import interpolate
+
+    from gll.data import load
+
+    data = load("digits")
+    train, test = (
+        interpolate(x.float(), size=28, mode="bilinear").round().to(x.dtype) for x in (data.train, data.test)
+    )
+    return replace(data, name="digits, 28 × 28", train=train, test=test)
+
+
+def usual_of(module: ModuleType) -> dict[str, Any]:
+    """The defaults of the benchmark's options."""
+    return {name: p.default for name, p in inspect.signature(module.main).parameters.items()}
 
 
 def figures(row: dict[str, Any]) -> dict[str, float | None]:

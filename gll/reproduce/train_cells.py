@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
@@ -45,6 +45,7 @@ def config_of(experiment: Experiment, point: Point) -> Config:
 def look_at_data(experiment: Experiment, cells: Sequence[Cell]) -> dict[str, str]:
     """Read the data of these cells, each data set once. Returns what is wrong with it, by the key of the cell."""
     from gll.data import DataError
+    from gll.reproduce import no_data
     from gll.train.model import load_data
 
     found: dict[str, str] = {}
@@ -58,7 +59,7 @@ def look_at_data(experiment: Experiment, cells: Sequence[Cell]) -> dict[str, str
                 load_data(config)
                 problems[data] = ""
             except DataError as error:
-                problems[data] = str(error)
+                problems[data] = no_data.told(str(error), c.name, experiment)
         if problems[data]:
             found[cell.key] = problems[data]
     return found
@@ -70,29 +71,34 @@ def told(config: Config) -> dict[str, Any]:
     >>> told(from_toml('name = "a"', ["train.lr=0.1", "seed=3", "test.every=7", "test.also=knn"]))
     {'train.lr': 0.1, 'test.also': ['knn']}
     """
-    return {key: value for key, value in _flat(config, Config("default")).items() if key not in FREE}
+    return {key: value for key, value in flat(config, Config("default")).items() if key not in FREE}
 
 
-def _flat(config: Any, default: Any, prefix: str = "") -> dict[str, Any]:
+def flat(config: Any, default: Any = None, prefix: str = "") -> dict[str, Any]:
+    """Every value by its key, `train.lr`; with a default, those that differ from it."""
     found: dict[str, Any] = {}
     for f in dataclasses.fields(config):
-        value, usual = getattr(config, f.name), getattr(default, f.name)
+        value, usual = getattr(config, f.name), getattr(default, f.name, None)
         if dataclasses.is_dataclass(value):
-            found |= _flat(value, usual, f"{prefix}{f.name}.")
-        elif value != usual:
+            found |= flat(value, usual, f"{prefix}{f.name}.")
+        elif default is None or value != usual:
             found[prefix + f.name] = list(value) if isinstance(value, tuple) else value
     return found
 
 
 def unkeyed(experiment: Experiment, cell: Cell) -> dict[str, Any]:
     """What the config of a cell says that is not told, and that a record shows."""
-    said = _flat(config_of(experiment, cell.point), Config("default"))
+    said = flat(config_of(experiment, cell.point), Config("default"))
     return {key: said.get(key) for key in SHOWN}
 
 
 def warm_settings(config: Config) -> dict[str, Any]:
     """Those of the settings that a warm-up depends on."""
-    known = told(config)
+    return of_warm_up(told(config), config)
+
+
+def of_warm_up(known: Mapping[str, Any], config: Config) -> dict[str, Any]:
+    """Without what the warm-up of this config does not depend on."""
     own = {key: value for key, value in known.items() if key.startswith(("warmup.", "data.")) or key in SHARED}
     own.pop("warmup.keep_projection", None)
     free = ["data.augment", "data.augment_options"]  # of the head's training; the views have their own
@@ -172,6 +178,12 @@ class TrainKind(AbstractKind):
 
     def unkeyed(self, experiment: Experiment, cell: Cell) -> dict[str, Any]:
         return unkeyed(experiment, cell)
+
+    def settings(self, experiment: Experiment, cell: Cell) -> dict[str, Any]:
+        from gll.reproduce.settings import all_settings, warm_up_settings
+
+        config = config_of(experiment, cell.point)
+        return warm_up_settings(config) if cell.role == WARM_UP else {**cell.settings, **all_settings(config)}
 
 
 def _group(point: Point, config: Config) -> str:

@@ -264,6 +264,7 @@ class Work:
             "values": dict(outcome.values),
             "more": dict(outcome.more),
             "config": dict(cell.settings),
+            "settings": dict(self.kind.settings(self.experiment, cell)),
             "commit": ", ".join(where["commits"]),
             "device": where["gpu"] if on_gpu else f"{where['machine']} cpu",
             "threads": where["threads"],

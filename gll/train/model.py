@@ -150,14 +150,20 @@ def build_run(
 def make_head(
     name: str, encoder: nn.Module, data: TrainTest, test: TestConfig, options: Mapping[str, Any], epochs: int
 ) -> AbstractHead:
-    """A head that fits the encoder; graph heads take k and τ of their test from the config.
+    """A head that fits the encoder, with the options that `head_options` says."""
+    known = head_options(name, test, options, epochs)
+    return create_head(name, int(encoder.feature_dim), data.num_classes, **known)  # type: ignore[arg-type]
+
+
+def head_options(name: str, test: TestConfig, options: Mapping[str, Any], epochs: int) -> dict[str, Any]:
+    """What a head is made with beside its defaults; graph heads take k and τ of their test from the config.
 
     Where the options do not have WNLL's first stage, both stages follow from the epochs that the head will train for.
     """
     usual: dict[str, Any] = {"test_k": test.k, "test_tau": test.tau} if name in GRAPH_HEADS else {}
     if name == "wnll" and "stage1" not in options:
         usual["stage1"], usual["stage2"] = scaled_stages(epochs)
-    return create_head(name, int(encoder.feature_dim), data.num_classes, **usual | dict(options))  # type: ignore[arg-type]
+    return usual | dict(options)
 
 
 def free_heads(config: Config, encoder: nn.Module, data: TrainTest) -> dict[str, AbstractHead]:

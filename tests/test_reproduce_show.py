@@ -1,0 +1,140 @@
+"""`gll reproduce NAME --show`: what has been run beside the paper's, from records alone; nothing is run or written."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from gll.cli import app
+from gll.reproduce.experiment import Experiment, load_experiment
+from gll.reproduce.show import page_of, show_list, show_results
+from gll.reproduce.work import Work
+from tests.test_reproduce_list import files
+from tests.test_reproduce_work import COUNTS, invoked, said, written
+
+REAL = Path(__file__).parent.parent / "experiments"
+
+
+@pytest.fixture
+def counts(tmp_path: Path) -> Experiment:
+    """Of four cells one is done; the paper has a value for it."""
+    folder = tmp_path / "experiments" / "counts"
+    folder.mkdir(parents=True)
+    (folder / "expected.json").write_text(json.dumps({"values": {"first": {"total": 12345}}}))
+    experiment = written(tmp_path, COUNTS.replace('"none"', '"table 3"') + "[scales.full]\nseeds = [7]\n")
+    invoked(experiment, "--scale", "small", "--only", "first, seed 0")
+    return experiment
+
+
+def test_what_has_been_run_and_what_is_missing(counts: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Work, "run", lambda _: pytest.fail("it runs"))
+    monkeypatch.setenv("GLL_DATA", str(counts.folder / "nowhere"))
+    before = files(counts.folder.parent.parent)
+    found = invoked(counts, "--show")
+    assert found.exit_code == 0, found.output
+    text = said(found)
+    assert "counts at small: 1 of 4 cells run" in text
+    row = next(line.split() for line in found.output.splitlines() if line.split()[:2] == ["first", "total"])
+    assert row[3:] == ["(12,345.00)", "1"]
+    assert "not run: second (seed 0, 1); first (seed 1)" in text
+    assert "counts at full: 0 of 2 cells run" in text
+    assert "smoke" not in text
+    assert "gll reproduce counts --list" in text
+    assert files(counts.folder.parent.parent) == before
+
+
+def test_scale_and_only_choose(counts: Experiment) -> None:
+    text = said(invoked(counts, "--show", "--scale", "full"))
+    assert "counts at full: 0 of 2 cells run not run: first (seed 7); second (seed 7)" in text
+    assert "at small" not in text
+    text = said(invoked(counts, "--show", "--only", "first", "--scale", "small"))
+    assert "counts at small: 1 of 2 cells run" in text
+    assert "second" not in text
+
+
+def test_the_name_may_be_that_of_the_paper(counts: Experiment) -> None:
+    where = ["--experiments", str(counts.folder.parent), "--work", str(counts.folder.parent.parent / "work")]
+    found = CliRunner().invoke(app, ["reproduce", "table 3", "--show", *where])
+    assert "counts at small: 1 of 4 cells run" in said(found), found.output
+    every = CliRunner().invoke(app, ["reproduce", "--all", "--show", *where])
+    assert found.output.endswith(every.output)
+
+
+def test_of_many_missing_places_the_first_are_named(counts: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gll.reproduce.show.PLACES", 1)
+    assert "not run: second (seed 0, 1); and 1 place more" in said(invoked(counts, "--show"))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["counts", "--show", "--scale", "smoke"], "the figures of smoke mean nothing, and are not shown"),
+        (["counts", "--show", "--list"], "--list only looks, and runs and writes nothing: leave out --show"),
+        (["counts", "--show", "--tables"], "--show only looks, and runs and writes nothing: leave out --tables"),
+        (["--show", "--check"], "--check only looks, and writes nothing: give it without other work, here --show"),
+        (["--show"], "say which experiment: counts"),
+        (["counts", "--show", "--only", "third"], "no cell of counts at full is third"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(counts: Experiment, words: list[str], message: str) -> None:
+    found = CliRunner().invoke(app, ["reproduce", *words, "--experiments", str(counts.folder.parent)])
+    assert (found.exit_code, message in said(found)) == (1, True), found.output
+
+
+# Where it is named ----------------------------------------------------------------------------------------------------
+
+
+def test_lists_name_it(counts: Experiment) -> None:
+    console = Console(width=80, record=True, file=StringIO())
+    show_list({"counts": counts}, console)
+    assert "gll reproduce NAME --show" in console.export_text()
+    assert "what has been run, beside the paper's: gll reproduce counts --show" in said(invoked(counts, "--list"))
+    (counts.folder / "results.json").unlink()
+    empty = invoked(counts, "--list", "--work", str(counts.folder / "empty"))
+    assert "--show" not in empty.output, "there is nothing to see"
+
+
+def test_without_data_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GLL_DATA", str(tmp_path))
+    where = ["--experiments", str(REAL), "--work", str(tmp_path / "work"), "--device", "cpu"]
+    found = CliRunner().invoke(app, ["reproduce", "more-c", "--scale", "full", *where])
+    assert found.exit_code == 1
+    assert "what has been run needs no data: gll reproduce more-c --show" in said(found)
+    assert "(or elsewhere: set GLL_DATA)" in said(found)
+    assert "data.root" not in said(found), "which gll reproduce does not have"
+
+
+def test_a_file_of_this_project_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It can be fetched nowhere: the page says what it is, and how one like it is made."""
+    monkeypatch.setenv("GLL_DATA", str(tmp_path))
+    where = ["--experiments", str(REAL), "--work", str(tmp_path / "work"), "--device", "cpu"]
+    found = CliRunner().invoke(app, ["reproduce", "emnist", "--scale", "small", *where])
+    message = "".join(found.output.split())
+    assert found.exit_code == 1
+    assert "setGLL_DATAtothefolderthathasit;whatitis:" in message
+    assert "docs/reproduce.md,sectionEMNIST" in message
+
+
+# Those there are ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["fashion-toy", "emnist", "worst-case", "longer"])
+def test_it_fits_in_80_columns_and_names_the_page(tmp_path: Path, name: str) -> None:
+    console = Console(width=80, record=True, file=StringIO())
+    show_results(load_experiment(REAL / name), None, (), tmp_path, console)
+    lines = console.export_text().splitlines()
+    assert all(len(line) <= 80 and "…" not in line for line in lines if "docs/reproduce.md" not in line)
+    assert any("docs/reproduce.md, section " in line for line in lines)
+
+
+def test_the_section_is_that_of_the_experiment(counts: Experiment) -> None:
+    assert page_of(load_experiment(REAL / "emnist")).endswith("docs/reproduce.md, section EMNIST")
+    assert page_of(load_experiment(REAL / "settings")).endswith("docs/reproduce.md, section Ablations")
+    assert page_of(counts) == ""
+    (counts.folder.parent / "README.md").touch()
+    assert page_of(counts).endswith("README.md, section counts")
