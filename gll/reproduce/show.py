@@ -118,7 +118,7 @@ def show_results(experiment: Experiment, scale: str | None, words: Sequence[str]
     for line in idle:
         console.print(Text(line))
     if page := page_of(experiment):
-        console.print(Text(f"with pictures, and what to say of it: {page}"), soft_wrap=True)
+        console.print(Text(f"with pictures, in words: {page}"), soft_wrap=True)
     console.print(Text(f"how each cell stands, and how to go on: gll reproduce {experiment.name} --list"))
 
 
