@@ -6,6 +6,7 @@ import statistics
 from itertools import pairwise
 from typing import Any
 
+import _attacked_units
 from _attacked import ATTACKS, NOT_RUN, Known, Record, attack_table, graphs, provenance, units
 from _paper_attacks import folded
 
@@ -112,7 +113,12 @@ def times(found: list[Group]) -> str:
 
 
 def beside(known: Known, group: Group, head: str, figure: str) -> str | None:
-    """Whether a mean agrees with the paper's, or is lower or higher; None where there is nothing to compare."""
+    """Whether a mean agrees with the paper's, or is lower or higher; None where there is nothing to compare.
+
+    CW by the larger sample where there is one (`_attacked_units.py`).
+    """
+    if figure == "CW" and (larger := _attacked_units.of_more_samples(group, head)):
+        return _attacked_units.word(known, group, head, larger)
     found = [samples_of(record["more"]["summary"], figure) for record in group.records[head]]
     samples = min((number for number in found if number is not None), default=None)
     place = f"{group.data}, {head}, {group.training}"
@@ -134,7 +140,9 @@ def beside_the_paper(known: Known, data: str) -> str:
                 lines.append(f"| {head} | {group.training}, {group.epochs} | {seeds} | {told} |")
     room = f"{tolerance(known.experiment):g} points of the paper's or two standard errors of as many samples"
     about = f"| head | training | seeds | agree: within {room}; or lower, or higher |"
-    return "\n".join([about, "|---|---|---:|---|", *lines]) if lines else NOT_RUN
+    larger = _attacked_units.told_larger(known, _groups(known, data))
+    below = ["", f"<small>{larger}</small>"] if larger else []
+    return "\n".join([about, "|---|---|---:|---|", *lines, *below]) if lines else NOT_RUN
 
 
 def order(known: Known, data: str) -> str:
