@@ -11,6 +11,7 @@ from _attacked import ATTACKS, NOT_RUN, Known, Record, attack_table, graphs, pro
 from _paper_attacks import folded
 
 from gll.attacks.signs import judged_again
+from gll.reproduce import attack_sets
 from gll.reproduce.protocol import NO_GRAPH, SINGLE, WORST, Group, graph_of, groups, strong
 from gll.reproduce.robust import NAMES, NATURAL, OURS, ROBUST, shown_mean, strongest
 from gll.reproduce.tables import attacked as samples_of
@@ -70,7 +71,11 @@ def paper_protocol(known: Known, data: str) -> str:
             told = ", ".join(filter(None, (told, OLDER if None in failed else ""))) or "none"
             how = f"{group.training}, {group.epochs}"
             lines.append(f"| {how} | {name} | {' | '.join(cells)} | {told} |")
-    about = f"{cross_entropy(found)}{times(found)}<small>{provenance(every)}</small>" if every else ""
+    sets = attack_sets.told(
+        {f"{h}, {g.training}": [r["more"]["summary"] for r in own] for g in found for h, own in g.records.items()}
+    )
+    made = "; ".join(filter(None, (provenance(every), sets))) if every else ""
+    about = f"{cross_entropy(found)}{times(found)}<small>{made}</small>" if every else ""
     return "\n".join([*lines, "", about]) if every else NOT_RUN
 
 
