@@ -214,16 +214,17 @@ def attacked(known: Known) -> dict[str, str]:
     import _attacked_units
     from _attacked_graphs import at_test_only, by_rate, in_favour, in_one_graph
     from _attacked_protocol import beside_the_paper, jointly, order, paper_protocol, protocol_by_attack, square
-    from _attacked_words import answers, claims, comparisons, excluded, other_training, symmetry
+    from _attacked_words import answers, claims, comparisons, excluded, other_training, symmetry, times_fgsm
 
     made = {"attacked-claims": claims(known), "attacked-headline": headline(known.worst)}
-    made["attacked-natural"] = natural.table(known.worst, known.adversarial)
+    made["attacked-natural"] = natural.table(known.worst, known.adversarial, largest("attack-length"))
     made |= {"attacked-square": square(known), "attacked-jointly": jointly(known)}
     made |= {"attacked-cw": _attacked_cw.table(known), "attacked-rate": by_rate()}
     made |= {"attacked-excluded": excluded(known), "attacked-comparisons": comparisons(known)}
     made |= {"attacked-together": in_one_graph(known), "attacked-favour": in_favour(known)}
     made |= {"attacked-at-test": at_test_only(), "attacked-cw-units": _attacked_units.units(known)}
     made |= {"attacked-symmetry": symmetry(known), "attacked-other-training": other_training(known)}
+    made["attacked-times"] = times_fgsm(known)
     made["attacked-answers"] = answers(known, ROBUST, EVERY_CLASS)
     for data in NAMES:
         made[f"attacked-{data}"] = paper_protocol(known, data)
