@@ -3,8 +3,8 @@
     python benchmarks/_attacked.py      draws docs/figures/robustness-by-attack*.png, one for each data set and training
 
 The tables are written by `tables.py`, those of the paper's protocol by `_attacked_protocol.py`, what is said about them
-by `_attacked_words.py`, what concerns CW by `_attacked_cw.py`. Data sets, seeds and ways of training that are run later
-come in by themselves.
+by `_attacked_words.py`, what concerns CW by `_attacked_cw.py` and `_attacked_units.py`. Data sets, seeds and ways of
+training that are run later come in by themselves.
 """
 
 from __future__ import annotations
@@ -211,18 +211,20 @@ def against(record: dict[str, Any], _: dict[int, str]) -> str:
 def attacked(known: Known) -> dict[str, str]:
     """Every table of both experiments, and what is said about them, by its name."""
     import _attacked_cw
+    import _attacked_units
     from _attacked_graphs import at_test_only, by_rate, in_favour, in_one_graph
     from _attacked_protocol import beside_the_paper, jointly, order, paper_protocol, protocol_by_attack, square
-    from _attacked_words import answers, claims, comparisons, excluded, other_training, symmetry
+    from _attacked_words import answers, claims, comparisons, excluded, other_training, symmetry, times_fgsm
 
     made = {"attacked-claims": claims(known), "attacked-headline": headline(known.worst)}
-    made["attacked-natural"] = natural.table(known.worst, known.adversarial)
+    made["attacked-natural"] = natural.table(known.worst, known.adversarial, largest("attack-length"))
     made |= {"attacked-square": square(known), "attacked-jointly": jointly(known)}
     made |= {"attacked-cw": _attacked_cw.table(known), "attacked-rate": by_rate()}
     made |= {"attacked-excluded": excluded(known), "attacked-comparisons": comparisons(known)}
     made |= {"attacked-together": in_one_graph(known), "attacked-favour": in_favour(known)}
-    made["attacked-at-test"] = at_test_only()
+    made |= {"attacked-at-test": at_test_only(), "attacked-cw-units": _attacked_units.units(known)}
     made |= {"attacked-symmetry": symmetry(known), "attacked-other-training": other_training(known)}
+    made["attacked-times"] = times_fgsm(known)
     made["attacked-answers"] = answers(known, ROBUST, EVERY_CLASS)
     for data in NAMES:
         made[f"attacked-{data}"] = paper_protocol(known, data)

@@ -6,10 +6,12 @@ import statistics
 from itertools import pairwise
 from typing import Any
 
+import _attacked_units
 from _attacked import ATTACKS, NOT_RUN, Known, Record, attack_table, graphs, provenance, units
 from _paper_attacks import folded
 
 from gll.attacks.signs import judged_again
+from gll.reproduce import attack_sets
 from gll.reproduce.protocol import NO_GRAPH, SINGLE, WORST, Group, graph_of, groups, strong
 from gll.reproduce.robust import NAMES, NATURAL, OURS, ROBUST, shown_mean, strongest
 from gll.reproduce.tables import attacked as samples_of
@@ -69,7 +71,11 @@ def paper_protocol(known: Known, data: str) -> str:
             told = ", ".join(filter(None, (told, OLDER if None in failed else ""))) or "none"
             how = f"{group.training}, {group.epochs}"
             lines.append(f"| {how} | {name} | {' | '.join(cells)} | {told} |")
-    about = f"{cross_entropy(found)}{times(found)}<small>{provenance(every)}</small>" if every else ""
+    sets = attack_sets.told(
+        {f"{h}, {g.training}": [r["more"]["summary"] for r in own] for g in found for h, own in g.records.items()}
+    )
+    made = "; ".join(filter(None, (provenance(every), sets))) if every else ""
+    about = f"{cross_entropy(found)}{times(found)}<small>{made}</small>" if every else ""
     return "\n".join([*lines, "", about]) if every else NOT_RUN
 
 
@@ -112,7 +118,12 @@ def times(found: list[Group]) -> str:
 
 
 def beside(known: Known, group: Group, head: str, figure: str) -> str | None:
-    """Whether a mean agrees with the paper's, or is lower or higher; None where there is nothing to compare."""
+    """Whether a mean agrees with the paper's, or is lower or higher; None where there is nothing to compare.
+
+    CW by the larger sample where there is one (`_attacked_units.py`).
+    """
+    if figure == "CW" and (larger := _attacked_units.of_more_samples(group, head)):
+        return _attacked_units.word(known, group, head, larger)
     found = [samples_of(record["more"]["summary"], figure) for record in group.records[head]]
     samples = min((number for number in found if number is not None), default=None)
     place = f"{group.data}, {head}, {group.training}"
@@ -134,7 +145,9 @@ def beside_the_paper(known: Known, data: str) -> str:
                 lines.append(f"| {head} | {group.training}, {group.epochs} | {seeds} | {told} |")
     room = f"{tolerance(known.experiment):g} points of the paper's or two standard errors of as many samples"
     about = f"| head | training | seeds | agree: within {room}; or lower, or higher |"
-    return "\n".join([about, "|---|---|---:|---|", *lines]) if lines else NOT_RUN
+    larger = _attacked_units.told_larger(known, _groups(known, data))
+    below = ["", f"<small>{larger}</small>"] if larger else []
+    return "\n".join([about, "|---|---|---:|---|", *lines, *below]) if lines else NOT_RUN
 
 
 def order(known: Known, data: str) -> str:

@@ -241,7 +241,8 @@ def _line(
 
 def claims(known: Known) -> str:
     """What holds and what does not, by the records."""
-    together, robust = (natural.in_one_graph(known.adversarial, training=how) for how in (NATURAL, ROBUST))
+    length = largest("attack-length")
+    together, robust = (natural.in_one_graph(known.adversarial, how, length) for how in (NATURAL, ROBUST))
     rows = {
         "a naturally trained GLL has the paper's errors under FGSM and IFGSM": _looks(known, NATURAL),
         "it is more robust than a linear layer or an MLP, each sample alone": _answered(known, NATURAL, PAPER),
@@ -306,6 +307,23 @@ def _overstated(known: Known) -> str:
                 told += f"{natural.more_trainings(known.worst, group)})"
                 parts.append(f"**{word}** on {NAMES[data]}, {told}")
     return BREAK.join(parts) or NOT_YET
+
+
+def times_fgsm(known: Known) -> str:
+    """How many times the error under FGSM the worst case is in the paper's protocol, from the least to the most."""
+    parts = []
+    for training in (NATURAL, ROBUST):
+        told = []
+        for data in known.experiment.text["axes"]["data"]:
+            for group in groups(known.adversarial, data, training)[:1]:
+                pairs = [(group.values(head, WORST), group.values(head, "FGSM")) for head in group.records]
+                times = [statistics.fmean(strong) / statistics.fmean(weak) for strong, weak in pairs if strong and weak]
+                if times:
+                    told.append(f"{min(times):.1f} to {max(times):.1f} on {NAMES[data]} ({group.epochs})")
+        parts += [f"after {training} training {', '.join(told)}"] if told else []
+    if not parts:
+        return NOT_RUN
+    return f"In the paper's protocol the worst case is so many times the error under FGSM: {'; '.join(parts)}."
 
 
 def _answered(known: Known, *trainings: str) -> str:

@@ -13,6 +13,7 @@ from gll.reproduce.protocol import ORDER, WORST, Group, graph_of, groups, strong
 from gll.reproduce.records import Record
 from gll.reproduce.robust import AT, BREAK, HEADS, NAMES, NATURAL, OURS, PAPER, Contest, contests, radii, shown_mean
 from gll.reproduce.tables import Shown
+from gll.reproduce.verdicts import judged, relation, so_far
 from gll.words import counted
 
 WHOSE = {NATURAL: "our training", PAPER: "the paper's training"}
@@ -38,14 +39,15 @@ def training_of(record: Record) -> str:
     return f"{epochs} epochs, {names[optimizer]} {rate:g}, {SCHEDULES.get(schedule, schedule)}"
 
 
-def table(worst: Shown, scales: Sequence[Shown]) -> str:
+def table(worst: Shown, scales: Sequence[Shown], length: Shown | None = None) -> str:
     """Worst cases in percent, and who is more robust: a row for each data set, training, graph and ε.
 
     Args:
         worst: what `worst-case` has come to.
         scales: what `adversarial` has, at every scale but the smallest.
+        length: what `attack-length` has: the same heads after longer trainings.
     """
-    rows = [*_rows_alone(worst, PAPER), *_rows_together(scales), *_rows_alone(worst, NATURAL)]
+    rows = [*_rows_alone(worst, PAPER), *_rows_together(scales, length), *_rows_alone(worst, NATURAL)]
     if not rows:
         return NOT_RUN.capitalize() + "."
     head = ["data", "natural training", "attacked + base in one graph", "ε", "seeds", *ORDER, "is a GLL more robust?"]
@@ -65,14 +67,14 @@ def _rows_alone(worst: Shown, training: str) -> list[list[str]]:
     return rows
 
 
-def _rows_together(scales: Sequence[Shown]) -> list[list[str]]:
+def _rows_together(scales: Sequence[Shown], length: Shown | None) -> list[list[str]]:
     rows = []
     for group in _compared(scales, NATURAL):
         shortened = "" if group.scale == scales[-1].scale else ", shortened"
         errors = [shown_mean(group.values(head, WORST)) for head in ORDER]
         training = f"{WHOSE[PAPER]}{shortened} ({training_of(group.records[OURS][0])})"
         where = [NAMES.get(group.data, group.data), training, group.graph, f"{group.eps_pixels:.2g} px", group.seeds]
-        rows.append([*where, *errors, _beside(group)])
+        rows.append([*where, *errors, _beside(group) + after_longer(group, length)])
     return rows
 
 
@@ -89,12 +91,42 @@ def base_of(record: Record) -> str:
     return graph_of(strong(record["more"]["alone"])["attacks"][0]).rpartition(" + ")[2]
 
 
-def in_one_graph(scales: Sequence[Shown], training: str = NATURAL) -> str:
+def after_longer(group: Group, length: Shown | None) -> str:
+    """What `attack-length` has of the same heads after a longer training: an answer by a short one may be turned by it.
+
+    Where a GLL was not trained as long, the others are compared with the one of the short training. Nothing without
+    such a record.
+    """
+    found: dict[int, dict[str, list[float]]] = {}
+    short = max(int(record["config"]["train.epochs"]) for own in group.records.values() for record in own)
+    for place, record in length.found if length is not None else ():
+        run, epochs = record["more"]["summary"]["run"], int(record["config"]["train.epochs"])
+        if (run["data"], run["training"]) == (group.data, group.training) and epochs > short:
+            found.setdefault(epochs, {}).setdefault(place["head"], []).append(float(record["values"][WORST]))
+    if not found:
+        return ""
+    epochs = max(found)
+    heads = found[epochs]
+    longer = OURS in heads
+    ours = heads.pop(OURS) if longer else group.values(OURS, WORST)
+    parts = []
+    for head, errors in heads.items():
+        answer = judged({HEADS[head]: relation(ours, errors, group.samples)})
+        told = so_far(answer, min(len(ours), len(errors)), group.samples)
+        parts.append(f"; **{told}** beside {HEADS[head]} of {epochs} epochs ({shown_mean(errors)})")
+    if longer:
+        return f"; after {epochs} epochs a GLL has {shown_mean(ours)}{''.join(parts)}"
+    return f"{''.join(parts)}; a GLL of {epochs} epochs is not run"
+
+
+def in_one_graph(scales: Sequence[Shown], training: str = NATURAL, length: Shown | None = None) -> str:
     """The answer for every data set of `adversarial`, in words. What was trained for less says so."""
     parts = []
     for group in _compared(scales, training):
         short = "" if group.scale == scales[-1].scale else f", shortened to {group.epochs}"
-        parts.append(f"{NAMES.get(group.data, group.data)}{short}: {_beside(group)} ({group.seeds})")
+        parts.append(
+            f"{NAMES.get(group.data, group.data)}{short}: {_beside(group)}{after_longer(group, length)} ({group.seeds})"
+        )
     return BREAK.join(parts) or NOT_RUN
 
 

@@ -81,7 +81,11 @@ class Group:
         return [float(value) for value in found if value is not None]
 
     def judged(self, head: str, other: str) -> str:
-        """Is one head more robust than another, as so many seeds allow to say it?"""
+        """Is one head more robust than another, as so many seeds allow to say it?
+
+        Two graph heads may have met different attacks: `attack_sets.py` says so below the tables, and the answer is
+        that of the worst cases as they are.
+        """
         ours, theirs = self.values(head, WORST), self.values(other, WORST)
         answer = judged({HEADS[other]: relation(ours, theirs, self.samples)})
         return so_far(answer, min(len(ours), len(theirs)), self.samples)

@@ -119,7 +119,8 @@ class Contest:
     def relations(self, multiple: int, figures: Mapping[int, str] = AT) -> dict[str, str]:
         """How a GLL compares with each of the others that were run, at a multiple of the ε of the training.
 
-        Both by the same figure, and so by the same attacks as far as a head has them.
+        Both by the same figure: with each sample alone by the same attacks, as far as a head has a graph to attack. In
+        one graph later records have some more (`attack_sets.py`), which raise the worst case of a GLL, if anything.
         """
         own, others = self.values(OURS, figures[multiple]), [head for head in self.heads if head != OURS]
         return {head: relation(own, self.values(head, figures[multiple]), self.samples) for head in others}

@@ -34,6 +34,7 @@ WITHOUT_GRAPH = (LINEAR_NAME, "MLP")
 ALONE = ", alone"
 ALONE_SAID = "*alone*: every attacked sample in a graph of its own; else all of them in one"
 AUTO_NAME = "AutoAttack"
+WORST_NAME = "worst case"
 AUTO = (
     "*AutoAttack*: the standard one, by the model's own gradient, made for every sample apart; on a graph with every "
     "class in sight it counts in the worst case alone"
@@ -260,8 +261,24 @@ def provenance(shown: Shown) -> str:
         parts.append(f"{names}: no graph, so one model and one worst case, in the columns *alone*, AutoAttack among it")
     if any(figure.startswith(AUTO_NAME) for figure in experiment.text["table"]["figures"]):
         parts.append(AUTO)
+    parts += attacked_by(shown)
     parts += [LINEAR] if any(LINEAR_NAME in place.values() for place, _ in shown.found) else []
     return f"<small>{'; '.join(parts)}</small>"
+
+
+def attacked_by(shown: Shown) -> list[str]:
+    """Where the graph heads of a data set met different attacks: over which each worst case is taken."""
+    from gll.reproduce.attack_sets import told
+
+    if WORST_NAME not in shown.experiment.text["table"]["figures"]:
+        return []
+    data: dict[str, dict[str, list[Mapping[str, Any]]]] = {}
+    for place, record in shown.found:
+        if "summary" in record["more"]:
+            summary = record["more"]["summary"]
+            title = ", ".join(name for axis, name in place.items() if axis != "data")
+            data.setdefault(summary["run"]["data"], {}).setdefault(title, []).append(summary)
+    return [f"{name}: {found}" for name, rows in data.items() if (found := told(rows))]
 
 
 def told_verdicts(shown: Shown) -> str:
