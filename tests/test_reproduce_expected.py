@@ -132,7 +132,11 @@ SENTENCES: list[tuple[str, str, list[tuple[Any, ...]]]] = [
             for row in (", GLL", ", rate 0.05, MLP", ", 2 % of the labels, GLL", ", 2 % of the labels, MLP")
         ],
     ),
-    ("longer", "WNLL is asked of ResNet20 only: {} after 1,000 steps", [(mean, "1,000 steps, WNLL")]),
+    (
+        "longer",
+        "with 20 % of the labels {} at 0.01 and {} at 0.05 (paper {}), ahead of a GLL",
+        [(mean, "1,000 steps, WNLL"), (mean, "1,000 steps, rate 0.05, WNLL"), (paper, "1,000 steps, WNLL")],
+    ),
     ("longer", "both are level, the MLP at {}.", [(mean, "4,000 steps, rate 0.05, 1,250 labelled a step, MLP")]),
     (
         "longer",
