@@ -80,6 +80,9 @@ def test_entries_of_the_paper_that_have_a_number_of_ours(findings: Findings) -> 
     """At whatever scale; what is asked for and was not run, and what is not asked for, count as the paper's alone."""
     findings.experiments["heads"].expected["values"]["vgg, gll"] = {"error": 1.0}
     assert (findings.entries("heads"), findings.entries("heads", "gll")) == ("2 of 3", "1 of 2")
+    assert findings.entries("heads", "mlp", "error") == "1 of 1"
+    with pytest.raises(ValueError, match="unknown name on an axis of heads, or figure 'gull'"):
+        findings.entries("heads", "gull")
 
 
 def test_what_a_scale_leaves_out_is_named(tmp_path: Path) -> None:

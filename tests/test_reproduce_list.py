@@ -45,7 +45,7 @@ def files(root: Path) -> dict[str, str]:
 
 def shown(experiment: Experiment, scale: str | None, work: Path, only: Sequence[str] = ()) -> str:
     console = Console(width=80, record=True, file=StringIO())
-    show_cells(experiment, scale, only, work, (), console)
+    show_cells(experiment, scale, only, work, console)
     return console.export_text()
 
 

@@ -185,7 +185,7 @@ def listed(root: Path, settings: str) -> tuple[Experiment, str]:
     folder.mkdir(parents=True)
     (folder / "config.toml").write_text(WARM.strip().replace("OTHER", settings))
     experiment, console = load_experiment(folder), Console(width=80, record=True, file=StringIO())
-    show_cells(experiment, "small", (), root / "work", (), console)
+    show_cells(experiment, "small", (), root / "work", console)
     return experiment, console.export_text()
 
 

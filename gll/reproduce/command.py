@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, final
@@ -20,7 +21,7 @@ from gll.reproduce.experiment import SCALES, Experiment, ExperimentError, load_a
 from gll.reproduce.in_paper import resolved
 from gll.reproduce.kinds import kind_of
 from gll.reproduce.limit import Limit, where_stopped
-from gll.reproduce.listing import show_cells
+from gll.reproduce.listing import Beside, show_cells
 from gll.reproduce.merge import merge, put_all_back
 from gll.reproduce.pack import Choice, pack
 from gll.reproduce.show import results_scales, show_list, show_results, show_run
@@ -77,10 +78,13 @@ class Request:
         }
 
     def words(self) -> list[str]:
-        """Where and how cells are run, as it was typed; --jobs is not for all of them."""
+        """How cells are run, as it was typed; --jobs is not for all of them."""
         words = ["--device", self.device] if self.device != "auto" else []
-        words += ["--seconds", f"{self.seconds:g}"] if self.seconds is not None else []
-        words += ["--experiments", str(self.experiments)] if self.experiments != find_experiments(None) else []
+        return words + (["--seconds", f"{self.seconds:g}"] if self.seconds is not None else [])
+
+    def folders(self) -> list[str]:
+        """Where experiments and cells lie, as it was typed."""
+        words = ["--experiments", str(self.experiments)] if self.experiments != find_experiments(None) else []
         return words + (["--work", str(self.work)] if self.work != Request(()).work else [])
 
 
@@ -93,7 +97,10 @@ def find_experiments(given: Path | None) -> Path:
 
 
 def write_pages(experiments: Mapping[str, Experiment], check: bool, console: Console) -> int:
-    """Write the pages again, or say which are out of date, and which pictures. Returns the exit code."""
+    """Write the pages again, or say which are out of date, and which pictures. Returns the exit code.
+
+    What is worse than the paper's and has no reason is said in both cases; it stops no page from being written.
+    """
     stale = {path: text for path, text in pages(experiments).items() if not _holds(path, text)}
     for path, text in stale.items():
         if check:
@@ -101,14 +108,26 @@ def write_pages(experiments: Mapping[str, Experiment], check: bool, console: Con
         else:
             path.write_text(text, encoding="utf-8")
             console.print(Text(f"wrote {path}"), soft_wrap=True)
+    bare = reasons_missing(experiments)
     if not check:
+        for said in bare:
+            error_console().print(said_by("reproduce", said, "yellow"))
         return 0
-    old = stale_pictures(experiments)
+    old = stale_pictures(experiments) + bare
     for said in old:
         error_console().print(said_by("reproduce", said))
     if not (stale or old):
         console.print(Text("all pages and pictures are up to date"))
     return 1 if stale or old else 0
+
+
+def reasons_missing(experiments: Mapping[str, Experiment]) -> list[str]:
+    """What is worse than the paper's without a reason, and reasons in vain; nothing where there is no file of them."""
+    from gll.reproduce.tables import states_of
+    from gll.reproduce.worse import NAME, problems
+
+    path = next(iter(experiments.values())).folder.parent / NAME
+    return problems({name: states_of(one) for name, one in experiments.items()}, path) if path.is_file() else []
 
 
 def stale_pictures(experiments: Mapping[str, Experiment]) -> list[str]:
@@ -195,7 +214,8 @@ def require_sense(request: Request) -> None:
     if request.check and (beside or asked or looks):
         other = (beside or asked or looks)[0]
         raise ExperimentError(f"--check only looks, and writes nothing: give it without other work, here {other}")
-    if looks and (beside := [*looks[1:], *beside]):
+    runs = [name for name in ("--resume", "--seconds", "--jobs") if request.results and request.options()[name]]
+    if looks and (beside := [*looks[1:], *beside, *runs]):
         raise ExperimentError(f"{looks[0]} only looks, and runs and writes nothing: leave out {' and '.join(beside)}")
     if request.results and request.scale == SCALES[0]:
         raise ExperimentError(f"the figures of {SCALES[0]} mean nothing, and are not shown: leave --scale out")
@@ -221,34 +241,10 @@ def _require_pack(request: Request, beside: Sequence[str]) -> None:
         raise ExperimentError(f"{SCALES[0]} is always run anew, and never packed: give another --scale, or none")
 
 
-def list_cells(experiments: Mapping[str, Experiment], request: Request, console: Console) -> None:
-    """Show the cells of experiments, and run none.
-
-    Raises:
-        ValueError: there is no such scale, or there are no such cells.
-    """
-    nothing, found = list[str](), False
-    for name in dict.fromkeys(request.names or experiments):
-        experiment = experiments[name]
-        if request.every and request.scale not in (None, *experiment.scales):
-            continue
-        if request.scale is not None:
-            require_name(f"scale of {name}", request.scale, experiment.scales)
-        scales = experiment.scales if request.scale is None else (request.scale,)
-        if any(chosen(kind_of(experiment).cells(experiment, scale), request.only) for scale in scales):
-            words = request.words()
-            show_cells(experiment, request.scale, request.only, request.work, words, console, jobs=request.jobs)
-            found = True
-        else:
-            nothing.append(why_none(experiment, scales[-1], request.only))
-    if not found:
-        raise ExperimentError("; ".join(nothing))
-    for said in nothing if request.names else ():
-        error_console().print(said_by("reproduce", said, "yellow"))
-
-
-def show_all_results(experiments: Mapping[str, Experiment], request: Request, console: Console) -> None:
-    """Show what has been run of experiments, and run none. Needs neither PyTorch nor data.
+def look(
+    experiments: Mapping[str, Experiment], request: Request, console: Console, show: Callable[[Experiment], None]
+) -> None:
+    """Show something of experiments, and run none.
 
     Raises:
         ValueError: there is no such scale, or there are no such cells.
@@ -260,9 +256,10 @@ def show_all_results(experiments: Mapping[str, Experiment], request: Request, co
             continue
         if request.scale is not None:
             require_name(f"scale of {name}", request.scale, experiment.scales)
-        scales = results_scales(experiment) if request.scale is None else (request.scale,)
+        usual = results_scales(experiment) if request.results else experiment.scales
+        scales = usual if request.scale is None else (request.scale,)
         if any(chosen(kind_of(experiment).cells(experiment, scale), request.only) for scale in scales):
-            show_results(experiment, request.scale, request.only, request.work, console)
+            show(experiment)
             found = True
         else:
             none = f"{name} has {SCALES[0]} alone, whose figures mean nothing: there is nothing to show"
@@ -271,6 +268,25 @@ def show_all_results(experiments: Mapping[str, Experiment], request: Request, co
         raise ExperimentError("; ".join(nothing))
     for said in nothing if request.names else ():
         error_console().print(said_by("reproduce", said, "yellow"))
+
+
+def list_cells(experiments: Mapping[str, Experiment], request: Request, console: Console) -> None:
+    """The cells of experiments, and how each stands."""
+
+    def show(experiment: Experiment) -> None:
+        beside = Beside(request.words(), request.folders(), request.jobs)
+        show_cells(experiment, request.scale, request.only, request.work, console, beside)
+
+    look(experiments, request, console, show)
+
+
+def show_all_results(experiments: Mapping[str, Experiment], request: Request, console: Console) -> None:
+    """What has been run of experiments. Needs no data."""
+
+    def show(experiment: Experiment) -> None:
+        show_results(experiment, request.scale, request.only, request.work, console, request.folders())
+
+    look(experiments, request, console, show)
 
 
 def run_experiments(experiments: Mapping[str, Experiment], request: Request, console: Console) -> int:
@@ -295,7 +311,7 @@ def run_experiments(experiments: Mapping[str, Experiment], request: Request, con
             errors.print(said_by("reproduce", problem))
         for work in works:
             if work.unready:
-                shown = f"gll reproduce {work.experiment.name} --show"
+                shown = shlex.join(["gll", "reproduce", work.experiment.name, "--show", *request.folders()])
                 errors.print(said_by("reproduce", f"what has been run needs no data: {shown}", "yellow"))
         if stop:
             errors.print(said_by("reproduce", f"{stop}; {where_stopped(works)}"))

@@ -191,6 +191,11 @@ class Experiment:
         return not self.in_paper.startswith("none")
 
     @property
+    def is_in_paper(self) -> bool:
+        """Whether it is a table or figure of the paper, not beyond it and no question about one."""
+        return self.of_paper and not self.in_paper.startswith("on ")
+
+    @property
     def kind(self) -> str:
         return str(self.text["kind"])
 

@@ -16,7 +16,7 @@
     status EXPERIMENT; NAME            the same of the cells that have this name on an axis
     compared                           a line for each that was run, beside the paper
     entries EXPERIMENT                 how many entries of the paper's table have a number of ours
-    entries EXPERIMENT; NAME           the same of those that have this name on an axis
+    entries EXPERIMENT; NAME           the same of those that have this name on an axis, or are this figure
     verdicts EXPERIMENT                how many of ours agree with the paper's, are lower or higher
     worse-count                        how many are worse than the paper's, and explained or not
     worse                              what is worse than the paper's, and why (`worse.py`)
@@ -28,10 +28,9 @@ benchmarks/results, configs those of configs/.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, final
 
@@ -39,6 +38,7 @@ from gll.names import require_name
 from gll.reproduce import robust
 from gll.reproduce.experiment import Experiment, ExperimentError
 from gll.reproduce.tables import PAGES, Shown, digits_of, entry, told_verdicts, tolerance
+from gll.reproduce.worse import NAME, table_of_reasons
 from gll.words import counted
 
 MARK = re.compile(r"(<!-- ([a-z-]+)(?: ([^>]*?))? -->).*?(<!-- end -->)", re.DOTALL)
@@ -171,14 +171,12 @@ class Findings:
 
     def settings(self, name: str, place: str, config: str) -> str:
         """A table of two rows. What decides no result is left out, and so is how it is tested."""
-        from gll.reproduce.train_cells import FREE, config_of
+        from gll.reproduce.train_cells import FREE, config_of, flat
         from gll.train.config import load_config
 
         experiment = self._experiment(name, place)
         point = next(p for p in experiment.points(experiment.scales[-1]) if p.name == place)
-        theirs, ours = (
-            dict(_flat(c)) for c in (config_of(experiment, point), load_config(self.configs / f"{config}.toml"))
-        )
+        theirs, ours = (flat(c) for c in (config_of(experiment, point), load_config(self.configs / f"{config}.toml")))
         different = [key for key, value in theirs.items() if value != ours[key]]
         kept = [key for key in different if key not in FREE and not key.startswith("test.")]
         keys = sorted(kept, key=lambda key: list(CALLED).index(key) if key in CALLED else len(CALLED))
@@ -214,21 +212,28 @@ class Findings:
         return _block("\n".join(lines))
 
     def entries(self, name: str, *names: str) -> str:
-        """Of the paper's table, as expected.json has it: a place with a figure of ours at any scale, of all places."""
+        """Of the paper's table, as expected.json has it: those with a number of ours at any scale, of all."""
         require_name("experiment", name, self.experiments)
         experiment = self.experiments[name]
-        asked = [place for place in experiment.expected["values"] if set(names) <= set(place.split(", "))]
         figures = experiment.text["table"]["figures"]
-        ran = [place for place in asked if any(self.values(name, place, figure) for figure in figures)]
-        return f"{len(ran)} of {len(asked)}"
+        known = [one for axis in experiment.text["axes"].values() for one in axis]
+        for one in names:
+            require_name(f"name on an axis of {name}, or figure", one, [*known, *figures])
+        chosen = [one for one in names if one in known]  # *natural* is a training, and a figure
+        wanted = [one for one in names if one not in known] or figures
+        asked = [
+            (place, figure)
+            for place, values in experiment.expected["values"].items()
+            if set(chosen) <= set(place.split(", "))
+            for figure in values
+            if figure in wanted
+        ]
+        return f"{sum(1 for place, figure in asked if self.values(name, place, figure))} of {len(asked)}"
 
     def worse(self) -> tuple[str, str]:
         """How many are, and a table of reasons, from the file beside the experiments."""
-        from gll.reproduce.worse import NAME, reasons
-
-        folder = next(iter(self.experiments.values())).folder.parent
         numbers = {"ours": self.ours, "paper": self.paper, "both": self.both}
-        return reasons(self.states, folder / NAME, numbers)
+        return table_of_reasons(self.states, next(iter(self.experiments.values())).folder.parent / NAME, numbers)
 
     def _largest(self, name: str) -> Shown:
         """What an experiment has come to at the largest scale."""
@@ -280,16 +285,6 @@ def _anchor(page: str, name: str) -> str:
 def _block(text: str) -> str:
     """Apart from what stands around it."""
     return f"\n\n{text}\n\n"
-
-
-def _flat(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every key of a config, with its value."""
-    for f in dataclasses.fields(config):
-        value = getattr(config, f.name)
-        if dataclasses.is_dataclass(value):
-            yield from _flat(value, f"{prefix}{f.name}.")
-        else:
-            yield prefix + f.name, value
 
 
 def _told(key: str, values: Mapping[str, Any]) -> str:

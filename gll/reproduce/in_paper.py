@@ -61,7 +61,7 @@ def having(place: str, experiments: Iterable[Experiment]) -> list[Experiment]:
     Raises:
         ExperimentError: none is.
     """
-    themselves = [one for one in experiments if one.of_paper and not one.in_paper.startswith("on ")]
+    themselves = [one for one in experiments if one.is_in_paper]
     found = [one for one in themselves if place in read_places(one.in_paper)]
     if not found and place in DRAWN:
         raise ExperimentError(f"{place} of the paper is a drawing, {DRAWN[place]}: there is nothing to measure")

@@ -27,6 +27,7 @@ from gll.reproduce.taken import at_hand
 from gll.train.progress import clock
 from gll.words import counted
 
+SHOW = "--show"
 MANY = 24  # cells: of more than that the seeds of a place that stand alike share a line
 
 
@@ -117,15 +118,34 @@ def listing(experiment: Experiment, scale: str, only: Sequence[str], work: Path)
     return Listing(experiment, scale, tuple(only), tuple(found), {cell.key: at for cell, at in found.items()}, devices)
 
 
+@final
+@dataclass(frozen=True)
+class Beside:
+    """What the commands of a listing have beside.
+
+    Args:
+        words: how cells are run, for those that run some.
+        folders: where experiments and cells lie, for all.
+        jobs: in how many processes, where that can be.
+    """
+
+    words: Sequence[str] = ()
+    folders: Sequence[str] = ()
+    jobs: int = 1
+
+    def command(self, name: str, words: Sequence[str]) -> str:
+        """To be copied."""
+        runs = () if SHOW in words else self.words
+        return shlex.join(["gll", "reproduce", name, *words, *runs, *self.folders])
+
+
 def show_cells(
     experiment: Experiment,
     scale: str | None,
     only: Sequence[str],
     work: Path,
-    options: Sequence[str],
     console: Console,
-    *,
-    jobs: int = 1,
+    beside: Beside = Beside(),
 ) -> None:
     """An experiment: its scales, its cells and how they stand, and the commands that go on.
 
@@ -134,9 +154,8 @@ def show_cells(
         scale: of which scale; None: of all, where one of which nothing was begun is only summed up.
         only: words that a cell must have.
         work: the folder of cells at work.
-        options: what the commands have beside.
         console: where to.
-        jobs: in how many processes, where that can be.
+        beside: for the commands.
     """
     at = {one: listing(experiment, one, only, work) for one in experiment.scales}
     text = experiment.text
@@ -150,13 +169,13 @@ def show_cells(
                 _show_rows(found, console)
             else:
                 _say(f"{counted(len(found.own()), 'cell')}, none begun; {values(found.cells)}", console)
-            for what, words in _next(found, whole, jobs):
-                line = shlex.join(["gll", "reproduce", experiment.name, *words, *options])
+            for what, words in _next(found, whole, beside.jobs):
+                line = beside.command(experiment.name, words)
                 _say(what, console)
                 console.print(Text(f"    {line}"), soft_wrap=True)  # it is to be copied
             console.print()
     if any(len(found.left()) < len(found.own()) for one, found in at.items() if one != SCALES[0]):
-        line = shlex.join(["gll", "reproduce", experiment.name, "--show", *options])
+        line = beside.command(experiment.name, [SHOW])
         console.print(Text(f"what has been run, beside the paper's: {line}"), soft_wrap=True)
 
 
@@ -228,7 +247,7 @@ def _next(found: Listing, whole: bool, jobs: int) -> list[tuple[str, list[str]]]
     free = [cell for cell in left if found.at(cell).state not in (State.AT_WORK, State.AT_HAND)]
     if not left:
         again = ("all done; to run them anew:", asked)
-        return [("all done; to see what came out:", [*asked, "--show"]) if scale else again]
+        return [("all done; to see what came out:", [*asked, SHOW]) if scale else again]
     if any(found.at(cell).state is State.AT_HAND for cell in left) and not free:
         return [("to take over what is at hand:", asked)]
     if not free:

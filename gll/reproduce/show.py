@@ -14,7 +14,7 @@ from rich.text import Text
 from gll.reproduce.choice import chosen
 from gll.reproduce.experiment import Cell, Experiment
 from gll.reproduce.kinds import kind_of
-from gll.reproduce.listing import about, spans
+from gll.reproduce.listing import Beside, about, spans
 from gll.reproduce.records import Record, done_records
 from gll.reproduce.tables import Shown, digits_of, entry, states_of
 from gll.words import counted
@@ -90,7 +90,14 @@ def show_run(
         console.print(Text(said), soft_wrap=True)
 
 
-def show_results(experiment: Experiment, scale: str | None, words: Sequence[str], work: Path, console: Console) -> None:
+def show_results(
+    experiment: Experiment,
+    scale: str | None,
+    words: Sequence[str],
+    work: Path,
+    console: Console,
+    folders: Sequence[str] = (),
+) -> None:
     """What has been run so far beside the paper's, what is missing, and where the pictures are; runs nothing.
 
     Args:
@@ -99,6 +106,7 @@ def show_results(experiment: Experiment, scale: str | None, words: Sequence[str]
         words: that a cell must have.
         work: the folder of cells.
         console: where to.
+        folders: options that say where experiments and cells lie.
     """
     console.print(Text(f"{experiment.name}: {experiment.text['title']} (in the paper: {experiment.in_paper})", "bold"))
     idle = list[str]()
@@ -119,7 +127,8 @@ def show_results(experiment: Experiment, scale: str | None, words: Sequence[str]
         console.print(Text(line))
     if page := page_of(experiment):
         console.print(Text(f"with pictures, in words: {page}"), soft_wrap=True)
-    console.print(Text(f"how each cell stands, and how to go on: gll reproduce {experiment.name} --list"))
+    line = Beside(folders=folders).command(experiment.name, ["--list"])
+    console.print(Text(f"how each cell stands, and how to go on: {line}"), soft_wrap=True)
 
 
 def results_scales(experiment: Experiment) -> tuple[str, ...]:

@@ -6,21 +6,22 @@ experiments/reasons.toml:
     [[reason]]
     experiment = "cifar10"
     places = ["resnet18, 20%, GLL"]
-    figures = ["error"]  # all of the table's if it is not given
+    figures = ["error"]
+    paper = "table 4"  # where the paper has it, if not where the experiment is of
     explained = "yes"  # by a test or an ablation; "in part"; "no"
     why = "by the steps: {ours longer; ResNet18: 4,000 steps, GLL; error} after 4,000"
 
 {ours EXPERIMENT; PLACE; FIGURE} in `why` is a number, written from the records as in the text of a page
 (`findings.py`; `paper` and `both` are known, too). A mean that has no reason, has two, or no longer needs the one it
-has, is an error: a new record cannot go unexplained, nor an old reason stay. All tables of the paper count, also those
-that are not judged (`Shown.judged`); ablations that ask about one do not.
+has, is a problem that `gll reproduce --check` names: a new record cannot go unexplained, nor an old reason stay. All
+tables of the paper count, also those that are not judged (`Shown.judged`); ablations that ask about one do not.
 """
 
 from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -32,7 +33,7 @@ from gll.words import counted
 
 NAME = "reasons.toml"
 EXPLAINED = ("yes", "in part", "no")
-KEYS = ("experiment", "places", "figures", "explained", "why")
+KEYS = ("experiment", "places", "figures", "explained", "why", "paper")
 NUMBER = re.compile(r"\{([a-z]+) ([^{};]+);([^{};]+);([^{};]+)\}")
 
 
@@ -52,9 +53,26 @@ class Worse:
     ours: tuple[float, ...]
 
     @property
+    def called(self) -> str:
+        return f"{self.experiment.name}: {self.place}, {self.figure}"
+
+    @property
     def said(self) -> str:
         """Ours, and the paper's behind."""
         return entry(self.ours, self.experiment.paper(self.place, self.figure), digits_of(self.experiment, self.figure))
+
+
+@final
+@dataclass(frozen=True)
+class Reason:
+    """Why some means are worse; see above."""
+
+    experiment: str
+    places: tuple[str, ...]
+    figures: tuple[str, ...]
+    explained: str
+    why: str
+    paper: str = ""
 
 
 def worse_than_paper(states: Mapping[str, Mapping[str, Shown]]) -> Iterator[Worse]:
@@ -63,7 +81,7 @@ def worse_than_paper(states: Mapping[str, Mapping[str, Shown]]) -> Iterator[Wors
         known: set[tuple[str, str]] = set()
         for shown in reversed(list(scales.values())):
             experiment = shown.experiment
-            if not experiment.of_paper or experiment.in_paper.startswith("on "):
+            if not experiment.is_in_paper:
                 continue
             for place in shown.places:
                 for figure in experiment.text["table"]["figures"]:
@@ -71,31 +89,61 @@ def worse_than_paper(states: Mapping[str, Mapping[str, Shown]]) -> Iterator[Wors
                     if not ours or (name, figure) in known:
                         continue
                     known.add((name, figure))
-                    samples = shown.samples(place, figure) or experiment.expected.get("samples", {}).get(figure)
-                    if beside_paper(experiment, name, figure, ours, samples) == "higher":
+                    if beside_paper(experiment, name, figure, ours, shown.samples(place, figure)) == "higher":
                         yield Worse(experiment, name, figure, tuple(ours))
 
 
-def read_reasons(path: Path) -> list[dict[str, Any]]:
+def read_reasons(path: Path) -> list[Reason]:
     """Those of a file, in its order; none where there is no file.
 
     Raises:
-        ExperimentError: a reason has other keys than it may, or another word of how far it explains.
+        ExperimentError: a reason has other keys than it may, values of another kind, or a word that is not known.
     """
     if not path.is_file():
         return []
-    reasons: list[dict[str, Any]] = tomllib.loads(path.read_text(encoding="utf-8")).get("reason", [])
-    for reason in reasons:
-        for key in reason:
-            require_name(f"key of a reason in {path}", key, KEYS)
-        missing = [key for key in KEYS if key not in reason and key != "figures"]
-        if missing:
-            raise ExperimentError(f"a reason in {path} has no {', '.join(missing)}: {reason}")
-        require_name(f"word of `explained` in {path}", reason["explained"], EXPLAINED)
-    return reasons
+    return [_reason(text, path) for text in tomllib.loads(path.read_text(encoding="utf-8")).get("reason", [])]
 
 
-def reasons(
+def _reason(text: Mapping[str, Any], path: Path) -> Reason:
+    for key in text:
+        require_name(f"key of a reason in {path}", key, KEYS)
+    missing = [key for key in KEYS if key not in text and key != "paper"]
+    lists = [key for key in ("places", "figures") if key in text and not _named(text[key])]
+    words = [key for key, value in text.items() if key not in ("places", "figures") and not isinstance(value, str)]
+    for keys, wrong in ((missing, "has no"), (lists, "should be a list of names:"), (words, "should be text:")):
+        if keys:
+            raise ExperimentError(f"a reason in {path} {wrong} {', '.join(keys)}: {dict(text)}")
+    require_name(f"word of `explained` in {path}", text["explained"], EXPLAINED)
+    return Reason(**{**text, "places": tuple(text["places"]), "figures": tuple(text["figures"])})
+
+
+def _named(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(name, str) for name in value)
+
+
+def matched(worse: Iterable[Worse], reasons: Sequence[Reason]) -> tuple[dict[int, list[Worse]], list[Worse], list[str]]:
+    """Which reason, by its number, is about which means; means that have none; and what reasons say in vain.
+
+    A reason must be about every figure of every place that it names, and about no mean that one before it has.
+    """
+    left, found, vain = list(worse), dict[int, list[Worse]](), list[str]()
+    for number, reason in enumerate(reasons):
+        asked = [(place, figure) for place in reason.places for figure in reason.figures]
+        own = {(w.place, w.figure): w for w in left if w.experiment.name == reason.experiment}
+        found[number] = [own[one] for one in asked if one in own]
+        vain += [f"{reason.experiment}: {place}, {figure}" for place, figure in asked if (place, figure) not in own]
+        left = [w for w in left if w not in found[number]]
+    return found, left, vain
+
+
+def problems(states: Mapping[str, Mapping[str, Shown]], path: Path) -> list[str]:
+    """What is wrong with a file of reasons, in words: means without one, and reasons of nothing."""
+    _, left, vain = matched(worse_than_paper(states), read_reasons(path))
+    said = [f"{path} has no reason for what is worse than the paper's: {w.called} {w.said}" for w in left]
+    return said + [f"{path} has a reason that is not needed, or the second of its kind: {one}" for one in vain]
+
+
+def table_of_reasons(
     states: Mapping[str, Mapping[str, Shown]], path: Path, numbers: Mapping[str, Callable[[str, str, str], str]]
 ) -> tuple[str, str]:
     """How many means are worse, in a sentence; and a row for each reason: what it is about, how far it explains, why.
@@ -106,41 +154,41 @@ def reasons(
         numbers: write a number, by experiment, place and figure; each by its word in `why`.
 
     Raises:
-        ExperimentError: a mean has no reason, or more than one; a reason is of nothing that is worse.
+        ExperimentError: a number in braces cannot be understood.
     """
-    left = list(worse_than_paper(states))
-    count = len(left)
+    known = read_reasons(path)
+    found, left, _ = matched(worse_than_paper(states), known)
     lines = ["| in the paper | worse than there | explained | why |", "|---|---|---|---|"]
     counts = dict.fromkeys(EXPLAINED, 0)
-    for reason in read_reasons(path):
-        about = [w for w in left if _is_about(reason, w)]
-        asked = {(p, f) for p in reason["places"] for f in reason.get("figures", [None])}
-        found = {(w.place, w.figure if "figures" in reason else None) for w in about}
-        if asked - found:
-            names = "; ".join(f"{p}, {f}" if f else p for p, f in sorted(asked - found, key=str))
-            raise ExperimentError(
-                f"{path} has a reason of {reason['experiment']} that is not needed, or the second of its kind: {names}"
-            )
-        left = [w for w in left if w not in about]
-        counts[reason["explained"]] += len(about)
-        places: dict[str, list[str]] = {}
-        for w in about:
-            figure = "" if w.figure == "error" else f"{w.figure} "
-            places.setdefault(w.place, []).append(f"{figure}{w.said}")
-        what = "<br>".join(f"{place}: {', '.join(figures)}" for place, figures in places.items())
-        why = NUMBER.sub(lambda m: numbers[m[1]](m[2].strip(), m[3].strip(), m[4].strip()), reason["why"])
-        paper = re.split("[,:]", about[0].experiment.in_paper)[0]
-        lines.append(f"| {paper} | {what} | **{reason['explained']}** | {why} |")
-    if left:
-        names = "; ".join(f"{w.experiment.name}: {w.place}, {w.figure} {w.said}" for w in left)
-        raise ExperimentError(f"worse than the paper's, and {path} has no reason: {names}")
+    for number, about in found.items():
+        if about:
+            reason = known[number]
+            counts[reason.explained] += len(about)
+            lines.append(_row(about, reason.paper, reason.explained, _filled(reason.why, numbers)))
+    for one in left:
+        counts["no"] += 1
+        lines.append(_row([one], "", "no", f"*no reason is given yet (`{path.name}`)*"))
     words = ", ".join(f"{n} {word}" for word, n in counts.items() if n)
-    return f"{counted(count, 'mean')}; explained: {words}.", "\n".join(lines)
+    count = sum(counts.values())
+    return (f"{counted(count, 'mean')}; explained: {words}." if count else "none."), "\n".join(lines)
 
 
-def _is_about(reason: Mapping[str, Any], worse: Worse) -> bool:
-    return (
-        worse.experiment.name == reason["experiment"]
-        and worse.place in reason["places"]
-        and worse.figure in reason.get("figures", [worse.figure])
-    )
+def _row(about: Sequence[Worse], paper: str, explained: str, why: str) -> str:
+    places: dict[str, list[str]] = {}
+    for w in about:
+        figure = "" if w.figure == "error" else f"{w.figure} "
+        places.setdefault(w.place, []).append(f"{figure}{w.said}")
+    what = "<br>".join(f"{place}: {', '.join(figures)}" for place, figures in places.items())
+    paper = paper or re.split("[,:]", about[0].experiment.in_paper)[0]
+    return f"| {paper} | {what} | **{explained}** | {why} |"
+
+
+def _filled(why: str, numbers: Mapping[str, Callable[[str, str, str], str]]) -> str:
+    def fill(match: re.Match[str]) -> str:
+        require_name("word of a number in a reason", match[1], numbers)
+        return numbers[match[1]](match[2].strip(), match[3].strip(), match[4].strip())
+
+    text = NUMBER.sub(fill, why)
+    if "{" in text:
+        raise ExperimentError(f"a number of a reason is not {{WORD EXPERIMENT; PLACE; FIGURE}}: {why!r}")
+    return text
