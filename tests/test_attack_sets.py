@@ -78,3 +78,15 @@ def test_what_a_head_cannot_have_is_no_difference() -> None:
     words = told({"GLL": [gll], "WNLL": [more], "linear": [linear]})
     assert "taken: 2 (GLL), 3 (WNLL); Square in the graph of all samples only of WNLL; " in words
     assert "it is from 30.0 to 50.0 (WNLL)," in words
+
+
+def test_only_attacks_in_the_ball_that_all_records_of_a_head_have_count() -> None:
+    with_cw, twice = summary("pgd", "features", "cw"), summary("pgd", "features")
+    with_cw["groups"][0]["attacks"][2]["settings"] = {"c": 20.0}
+    twice["groups"][0]["attacks"].append(twice["groups"][0]["attacks"][0] | {"settings": {"eps": 0.2, "norm": "LInf"}})
+    assert attacks_of([with_cw]) == {"pgd", "features"}
+    assert attacks_of([summary("pgd", "square"), summary("pgd")]) == {"pgd"}
+    assert not told({"GLL": [with_cw], "WNLL": [twice]})
+    nothing = summary("pgd") | {"groups": []}
+    assert attacks_of([nothing]) == attacks_of([]) == frozenset()
+    assert bounds([summary("pgd", worst=0.25)], frozenset({"square"})) == (0.0, 25.0)

@@ -162,12 +162,13 @@ def _by_key(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def test_settings_have_the_defaults_of_the_parts_and_what_was_given() -> None:
-    words = ["model.head=wnll", "model.head_options.k=7", "train.epochs=100", "test.k=30", "test.also=knn"]
+    words = ["model.head=wnll", "model.head_options.k=7", "train.epochs=100", "test.k=30", "test.also=knn,gll"]
     found = all_settings(from_toml('name = "a"', [*words, "seed=3", "test.every=9", "warmup.epochs=1"]))
     head = {"classifier": "linear", "hidden": None, "k": 7, "stage1": 40, "stage2": 1, "test_k": 30, "test_tau": 1e-8}
     assert found["model.head_options"] == head
     assert found["model.encoder_options"] == {"image_size": 8, "feature_dim": 64}
-    assert found["test.also_options"] == {"knn": {"k": 5}}
+    assert found["test.also_options"]["knn"] == {"k": 5}
+    assert found["test.also_options"]["gll"]["test_k"] == 30
     assert found["warmup.augment_options"]["strength"] == 1.0
     assert (found["train.momentum"], found["train.epochs"]) == (0.9, 100)
     assert not found.keys() & {"seed", "name", "test.every", "device"}

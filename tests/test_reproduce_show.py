@@ -48,6 +48,26 @@ def test_what_has_been_run_and_what_is_missing(counts: Experiment, monkeypatch: 
     assert files(counts.folder.parent.parent) == before
 
 
+def test_all_that_is_done_is_shown_over_all_seeds(counts: Experiment) -> None:
+    for cell in ("first, seed 1", "second, seed 0"):
+        invoked(counts, "--scale", "small", "--only", cell)
+    found = invoked(counts, "--show")
+    rows = {words[0]: words[-1] for line in found.output.splitlines() if (words := line.split())[1:2] == ["total"]}
+    assert rows == {"first": "2", "second": "1"}, "by their seeds"
+    assert "counts at small: 3 of 4 cells run" in said(found)
+
+
+def test_folders_are_passed_on_and_what_runs_is_refused(counts: Experiment) -> None:
+    folder = counts.folder.parent
+    assert f"gll reproduce counts --list --experiments {folder} --work" in said(invoked(counts, "--show"))
+    listed = said(invoked(counts, "--list", "--device", "cpu", "--seconds", "5"))
+    assert f"beside the paper's: gll reproduce counts --show --experiments {folder} --work" in listed
+    assert f"--device cpu --seconds 5 --experiments {folder}" in listed, "of what runs cells"
+    for words in (["--seconds", "5"], ["--resume"], ["--jobs", "2"]):
+        found = invoked(counts, "--show", *words)
+        assert (found.exit_code, f"leave out {words[0]}" in said(found)) == (1, True), found.output
+
+
 def test_scale_and_only_choose(counts: Experiment) -> None:
     text = said(invoked(counts, "--show", "--scale", "full"))
     assert "counts at full: 0 of 2 cells run not run: first (seed 7); second (seed 7)" in text

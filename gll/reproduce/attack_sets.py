@@ -25,11 +25,9 @@ SAID = {
 
 
 def attacks_of(summaries: Sequence[Mapping[str, Any]]) -> frozenset[str]:
-    """By name, those that a head met in each of its records; none of CW, which knows no ε."""
-    found = [
-        {a["attack"] for a in strong(summary)["attacks"] if a["settings"].get("eps") is not None}
-        for summary in summaries
-    ]
+    """By name, those that a head met in each of its records, at whatever ε; none of CW, which knows none."""
+    met = [strong(summary)["attacks"] if summary["groups"] else [] for summary in summaries]
+    found = [{a["attack"] for a in attacks if a["settings"].get("eps") is not None} for attacks in met]
     return frozenset(set.intersection(*found)) if found else frozenset()
 
 
@@ -60,7 +58,7 @@ def told(rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
     graphs = {title: own for title, own in rows.items() if with_graph(own)}
     sizes: dict[int, list[str]] = {}
     for title, own in graphs.items():
-        sizes.setdefault(max(number(one) for one in own), []).append(title)
+        sizes.setdefault(max(len(in_ball(one)) for one in own), []).append(title)
     counts = ", ".join(f"{size} ({'; '.join(titles)})" for size, titles in sorted(sizes.items()))
     own_to_wnll = any(OF_WNLL in attacks_of(own) for own in graphs.values())
     counts += f"; only a WNLL has one {LINEAR_OF_WNLL}" if own_to_wnll else ""
@@ -80,18 +78,16 @@ def told(rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
     )
 
 
-def number(summary: Mapping[str, Any]) -> int:
-    """Of the attacks in the ball of the table."""
-    return len(near_ball(strong(summary), summary["table_eps_pixels"], "LInf"))
+def in_ball(summary: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The strong attacks of an evaluation that keep to the ε of the table; none where there was no attack."""
+    return list(near_ball(strong(summary), summary["table_eps_pixels"], "LInf")) if summary["groups"] else []
 
 
 def bounds(summaries: Sequence[Mapping[str, Any]], common: frozenset[str]) -> tuple[float, float]:
     """Between what a worst case over fewer attacks lies, in percent: the best of these alone, and that over all."""
     lows, highs = [], []
     for summary in summaries:
-        eps = summary["table_eps_pixels"]
-        ball = near_ball(strong(summary), eps, "LInf")
-        lows.append(max(a["error"] for a in ball if a["attack"] in common))
-        found = worst_at(summary, eps, "LInf")
+        lows.append(max((a["error"] for a in in_ball(summary) if a["attack"] in common), default=0.0))
+        found = worst_at(summary, summary["table_eps_pixels"], "LInf")
         highs.append(lows[-1] if found is None else found["error"])
     return 100 * sum(lows) / len(lows), 100 * sum(highs) / len(highs)
