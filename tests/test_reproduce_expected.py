@@ -283,6 +283,14 @@ def test_words_about_the_ablations() -> None:
     for labels, words in (("", "GLL {} and MLP {},"), (", 2 % of the labels", "ahead with 2 %, {} and {}.")):
         assert words.format(*(one(best["ResNet18: ", labels, h]) for h in ("GLL", "MLP"))) in said("longer")
     assert mean("longer", "4,000 steps, rate 0.05, MLP") < mean("longer", "4,000 steps, rate 0.05, GLL") - 1
+    shown = largest("settings")
+    by_seed = [{p["training"]: r["values"]["error"] for p, r in shown.found if r["seed"] == seed} for seed in (0, 1)]
+    usual, authors = by_seed[0].pop("as in the table"), by_seed[0].pop("bandwidth 1, τ = 0.07")
+    ends = one(min(by_seed[0].values())), one(max(by_seed[0].values()))
+    assert f"which has {one(usual)} *as in the table*, the others have {ends[0]} to {ends[1]}," in said("settings")
+    assert f"with their τ {one(authors)}, which is worse" in said("settings")
+    assert by_seed[1].keys() == {"as in the table"}
+    assert f"that row alone, {one(by_seed[1]['as in the table'])}." in said("settings")
     for attack, part in (("FGSM", 1 / 2), ("IFGSM", 2 / 3)):
         theirs = paper("adversarial", "fashionmnist, linear, natural", attack)
         assert f"(paper {one(theirs)})" in said("attack-length")
