@@ -418,8 +418,7 @@ CLAIMS: dict[str, Callable[[], bool]] = {
             for name, error in settings_of_seed_0().items()
             if error > settings_of_seed_0()["as in the table"] - 1
         }
-        == {name: "level" for name in EXPERIMENTS["settings"].text["axes"]["training"]}
-        | {"bandwidth 1, τ = 0.07": "worse"}
+        == dict.fromkeys(EXPERIMENTS["settings"].text["axes"]["training"], "level") | {"bandwidth 1, τ = 0.07": "worse"}
     ),
     "on MNIST WNLL under FGSM and IFGSM, a linear layer under IFGSM, GLL and WNLL under IFGSM after": lambda: (
         {
