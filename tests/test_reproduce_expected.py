@@ -137,6 +137,11 @@ SENTENCES: list[tuple[str, str, list[tuple[Any, ...]]]] = [
         "with 20 % of the labels {} at 0.01 and {} at 0.05 (paper {}), ahead of a GLL",
         [(mean, "1,000 steps, WNLL"), (mean, "1,000 steps, rate 0.05, WNLL"), (paper, "1,000 steps, WNLL")],
     ),
+    (
+        "longer",
+        "with 2 % {} and {}, ahead of it by less than a point",
+        [(mean, f"1,000 steps, 2 % of the labels{rate}, WNLL") for rate in ("", ", rate 0.05")],
+    ),
     ("longer", "both are level, the MLP at {}.", [(mean, "4,000 steps, rate 0.05, 1,250 labelled a step, MLP")]),
     (
         "longer",
