@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import io
+import os
 import pickle
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -241,7 +243,13 @@ def _one_rank(rank: int, folder: str) -> None:
     x, base, y = batch(dtype=F32)
     model = nn.parallel.DistributedDataParallel(Model(encoder()))
     torch.save(gradients(model, x[rank::2], base, y), f"{folder}/{rank}.pt")
-    torch.distributed.destroy_process_group()
+    # Threads of gloo may abort a process whose peer leaves, or that ends while they are at work, once in many runs. All
+    # that is tested is on disk when both files are: nobody is needed any more, and nothing is left to tidy up.
+    for _ in range(6000):
+        if Path(f"{folder}/{1 - rank}.pt").exists():
+            os._exit(0)
+        time.sleep(0.01)
+    raise TimeoutError("the other process has not come to its end in a minute")
 
 
 def test_distributed_data_parallel(tmp_path: Path) -> None:
