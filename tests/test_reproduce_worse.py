@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gll.cli import app
-from gll.reproduce.experiment import Experiment, load_experiment
+from gll.reproduce.experiment import Experiment, load_all, load_experiment
 from gll.reproduce.kinds import kind_of
 from gll.reproduce.records import add_records
 from gll.reproduce.tables import Shown, states_of
@@ -168,3 +168,9 @@ def test_a_reason_that_cannot_be_read_is_named(tmp_path: Path, old: str, new: st
 def test_a_number_that_cannot_be_written_is_named(tmp_path: Path, number: str, said: str) -> None:
     with pytest.raises(ValueError, match=re.escape(said)):
         told(made(tmp_path / "heads", (12.0,)), REASON.replace("{ours heads; mlp; error}", number))
+
+
+def test_all_that_is_worse_than_the_papers_has_its_reason() -> None:
+    """Of this project's own records: a new one cannot go unexplained, nor an old reason stay."""
+    folder = Path(__file__).resolve().parent.parent / "experiments"
+    assert problems(states(*load_all(folder).values()), folder / "reasons.toml") == []
