@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from gll.reproduce.experiment import load_all, load_experiment
+from gll.reproduce.experiment import Experiment, load_all, load_experiment
 from gll.reproduce.findings import Findings, _anchor
 from gll.reproduce.kinds import kind_of
 from gll.reproduce.records import add_records
@@ -32,6 +33,16 @@ set = ["train.epochs=500"]
 """
 
 
+def with_errors(experiment: Experiment, scale: str, errors: Sequence[float]) -> None:
+    """Records of the first cells of a scale, with these errors."""
+    more = {"versions": {"torch": "2"}, "device": "cpu", "wall_s": 1.0, "date": "1", "commit": "c", "more": {}}
+    made = [
+        {"key": c.key, "cell": c.title, "seed": c.point.seed, "scale": scale, "values": {"error": e}, **more}
+        for c, e in zip(kind_of(experiment).cells(experiment, scale), errors, strict=False)
+    ]
+    add_records(experiment.folder / "results.json", made)
+
+
 @pytest.fixture
 def findings(tmp_path: Path) -> Findings:
     folder = tmp_path / "heads"
@@ -39,12 +50,7 @@ def findings(tmp_path: Path) -> Findings:
     (folder / "config.toml").write_text(CONFIG)
     (folder / "expected.json").write_text('{"values": {"gll": {"error": [9.0, 0.5]}, "mlp": {"error": 7.0}}}')
     experiment = load_experiment(folder)
-    more = {"versions": {"torch": "2"}, "device": "cpu", "wall_s": 1.0, "date": "1", "commit": "c", "more": {}}
-    made = [
-        {"key": c.key, "cell": c.title, "seed": c.point.seed, "scale": "small", "values": {"error": e}, **more}
-        for c, e in zip(kind_of(experiment).cells(experiment, "small"), (4.0, 1.0, 6.0), strict=False)
-    ]
-    add_records(folder / "results.json", made)
+    with_errors(experiment, "small", (4.0, 1.0, 6.0))
     tests = [{"head": "mlp", "error": 0.2}, {"head": "gll", "error": 0.1}]
     rows = [{"name": "mine", "tests": tests}, {"name": "mine", "tests": [{"head": "mlp", "error": 0.4}]}]
     (tmp_path / "training.json").write_text(json.dumps({"rows": rows}))

@@ -10,27 +10,13 @@ from typer.testing import CliRunner
 
 from gll.cli import app
 from gll.reproduce.experiment import Experiment, load_all, load_experiment
-from gll.reproduce.kinds import kind_of
-from gll.reproduce.records import add_records
 from gll.reproduce.tables import Shown, states_of
 from gll.reproduce.worse import problems, read_reasons, table_of_reasons, worse_than_paper
+from tests.test_reproduce_findings import CONFIG as ONE
+from tests.test_reproduce_findings import with_errors
 
-CONFIG = """
-title = "heads"
-paper = "table 4: errors"
-kind = "train"
-order = 1
-table = { rows = ["head"], figures = ["error"], better = "lower", digits = 1 }
-[axes.head]
-gll = ["model.head=gll"]
-mlp = ["model.head=mlp"]
-linear = ["model.head=linear"]
-[scales.small]
-seeds = [0]
-[scales.full]
-seeds = [0]
-set = ["train.epochs=500"]
-"""
+LINEAR = 'linear = ["model.head=linear"]\n[scales.small]'
+CONFIG = ONE.replace("seeds = [0, 1]", "seeds = [0]").replace("[scales.small]", LINEAR)
 REASON = """
 [[reason]]
 experiment = "heads"
@@ -39,7 +25,6 @@ figures = ["error"]
 explained = "yes"
 why = "by the steps: {ours heads; mlp; error} is another's"
 """
-MORE = {"versions": {"torch": "2"}, "device": "cpu", "wall_s": 1.0, "date": "1", "commit": "c", "more": {}}
 
 
 def made(
@@ -47,17 +32,12 @@ def made(
 ) -> Experiment:
     """An experiment with an error for each of its heads; the paper has 9, with a deviation of 0.5."""
     folder.mkdir(parents=True)
-    (folder / "config.toml").write_text(CONFIG.replace("table 4: errors", paper))
+    (folder / "config.toml").write_text(CONFIG.replace("a table", paper))
     theirs = ", ".join(f'"{head}": {{"error": [9.0, 0.5]}}' for head in ("gll", "mlp", "linear"))
     (folder / "expected.json").write_text(f'{{"values": {{{theirs}}}}}')
     experiment = load_experiment(folder)
-    for scale, errors in (("small", small), ("full", full)):
-        cells = kind_of(experiment).cells(experiment, scale)
-        records = [
-            {"key": c.key, "cell": c.title, "seed": c.point.seed, "scale": scale, "values": {"error": e}, **MORE}
-            for c, e in zip(cells, errors, strict=False)
-        ]
-        add_records(folder / "results.json", records)
+    with_errors(experiment, "small", small)
+    with_errors(experiment, "full", full)
     return experiment
 
 

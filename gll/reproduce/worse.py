@@ -121,19 +121,23 @@ def _named(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(name, str) for name in value)
 
 
-def matched(worse: Iterable[Worse], reasons: Sequence[Reason]) -> tuple[dict[int, list[Worse]], list[Worse], list[str]]:
-    """Which reason, by its number, is about which means; means that have none; and what reasons say in vain.
+Matched = list[tuple[Reason, list[Worse]]]
+
+
+def matched(worse: Iterable[Worse], reasons: Iterable[Reason]) -> tuple[Matched, list[Worse], list[str]]:
+    """Which means each reason is about; means that have none; and what reasons say in vain.
 
     A reason must be about every figure of every place that it names, and about no mean that one before it has.
     """
-    left, found, vain = list(worse), dict[int, list[Worse]](), list[str]()
-    for number, reason in enumerate(reasons):
+    left, pairs, vain = list(worse), Matched(), list[str]()
+    for reason in reasons:
         asked = [(place, figure) for place in reason.places for figure in reason.figures]
         own = {(w.place, w.figure): w for w in left if w.experiment.name == reason.experiment}
-        found[number] = [own[one] for one in asked if one in own]
+        about = [own[one] for one in asked if one in own]
+        pairs.append((reason, about))
         vain += [f"{reason.experiment}: {place}, {figure}" for place, figure in asked if (place, figure) not in own]
-        left = [w for w in left if w not in found[number]]
-    return found, left, vain
+        left = [w for w in left if w not in about]
+    return pairs, left, vain
 
 
 def problems(states: Mapping[str, Mapping[str, Shown]], path: Path) -> list[str]:
@@ -156,13 +160,11 @@ def table_of_reasons(
     Raises:
         ExperimentError: a number in braces cannot be understood.
     """
-    known = read_reasons(path)
-    found, left, _ = matched(worse_than_paper(states), known)
+    pairs, left, _ = matched(worse_than_paper(states), read_reasons(path))
     lines = ["| in the paper | worse than there | explained | why |", "|---|---|---|---|"]
     counts = dict.fromkeys(EXPLAINED, 0)
-    for number, about in found.items():
+    for reason, about in pairs:
         if about:
-            reason = known[number]
             counts[reason.explained] += len(about)
             lines.append(_row(about, reason.paper, reason.explained, _filled(reason.why, numbers)))
     for one in left:
