@@ -150,12 +150,46 @@ SENTENCES: list[tuple[str, str, list[tuple[Any, ...]]]] = [
     ),
     ("fashion-toy", "as good as one from the start, {}.", [(mean, "GLL-50, SGD 0.0003")]),
     (
+        "fashion-toy",
+        "a graph that learns at 0.01 makes {} when switched to at 50 and {} at 75",
+        [(mean, f"{row}, SGD 0.0003, then 0.01") for row in ("GLL-50", "GLL-75")],
+    ),
+    (
+        "fashion-toy",
+        "The MLP itself ends at {} there, by a graph {}",
+        [(mean, "MLP only, SGD 0.0003", figure) for figure in ("error", "gll")],
+    ),
+    (
         "gamma",
         "ends at {}, in the other at {}; 0.25 has {} and {}.",
         [
             (lambda name, gamma, seed: largest(name).values({"gamma": gamma}, "error")[seed], gamma, seed)
             for gamma, seed in (("0.01", 1), ("0.01", 0), ("0.25", 0), ("0.25", 1))
         ],
+    ),
+    *(
+        (
+            "attack-length",
+            sentence,
+            [
+                *[(mean, f"GLL, {row}", attack) for row in ("10 epochs", "100 epochs, weak attacks")],
+                (paper, "GLL, 10 epochs", attack),
+            ],
+        )
+        for attack, sentence in (
+            ("FGSM", "Under FGSM it has {} after 10 epochs and {} after 100 (paper {})"),
+            ("IFGSM", "under IFGSM {} and {} (paper {})"),
+        )
+    ),
+    (
+        "attack-length",
+        "WNLL has {} without attacks after a third of the epochs",
+        [(mean, "WNLL, CIFAR-10, 50 epochs, weak attacks", "natural")],
+    ),
+    (
+        "attack-length",
+        "but under FGSM {} in place of 76.5 (paper {}), which more epochs do not explain",
+        [(of, "WNLL, CIFAR-10, 50 epochs, weak attacks", "FGSM") for of in (mean, paper)],
     ),
     (
         "attack-length",
@@ -208,14 +242,19 @@ def test_seeds_of_the_paper() -> None:
 
 
 def test_what_is_on_a_table_has_that_tables_values() -> None:
-    """Both ablations show the paper's values of another experiment: of the same network, labels and head."""
+    """Ablations show the paper's values of another experiment: of the same network, labels, head and training."""
     for name, values in experiment("longer").expected["values"].items():
         network, labels = "resnet18" if "ResNet18" in name else "resnet20", "2%" if "2 %" in name else "20%"
         head = name.rpartition(", ")[2]
         assert values == experiment("cifar10").expected["values"][f"{network}, {labels}, {head}"], name
     for name, values in experiment("attack-length").expected["values"].items():
         head, data = name.partition(", ")[0], "cifar10" if "CIFAR-10" in name else "fashionmnist"
-        assert values == experiment("adversarial").expected["values"][f"{data}, {head}, natural"], name
+        training = "robust" if "robust" in name else "natural"
+        assert values == experiment("adversarial").expected["values"][f"{data}, {head}, {training}"], name
+    for name, values in experiment("emnist-labels").expected["values"].items():
+        labels, head = name.split(" a class, ")
+        of = {"48": "2%", "480": "20%"}[labels]  # of 2,400
+        assert values == experiment("emnist").expected["values"][f"resnet20, {of}, {head}"], name
 
 
 # What the words claim -------------------------------------------------------------------------------------------------

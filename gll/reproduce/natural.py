@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gll.reproduce.protocol import ORDER, WORST, Group, graph_of, groups, strong
+from gll.reproduce.protocol import ORDER, WORST, Group, epochs_of, graph_of, groups, strong
 from gll.reproduce.records import Record
 from gll.reproduce.robust import AT, BREAK, HEADS, NAMES, NATURAL, OURS, PAPER, Contest, contests, radii, shown_mean
 from gll.reproduce.tables import Shown
@@ -22,7 +22,7 @@ NOT_RUN = "not run yet"
 
 
 def training_of(record: Record) -> str:
-    """Epochs, optimizer, rate and its course. A record has what differs from the defaults.
+    """Epochs, optimizer, rate and its course.
 
     >>> training_of({"config": {"train.epochs": 30}})
     '30 epochs, Adam 0.001, cosine'
@@ -33,10 +33,10 @@ def training_of(record: Record) -> str:
 
     told: Mapping[str, Any] = record["config"]
     default = TrainConfig()
-    epochs, rate = told.get("train.epochs", default.epochs), told.get("train.lr", default.lr)
+    rate = told.get("train.lr", default.lr)
     optimizer, schedule = (told.get(f"train.{key}", getattr(default, key)) for key in ("optimizer", "schedule"))
     names = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW"}
-    return f"{epochs} epochs, {names[optimizer]} {rate:g}, {SCHEDULES.get(schedule, schedule)}"
+    return f"{epochs_of(record)} epochs, {names[optimizer]} {rate:g}, {SCHEDULES.get(schedule, schedule)}"
 
 
 def table(worst: Shown, scales: Sequence[Shown], length: Shown | None = None) -> str:
@@ -94,15 +94,16 @@ def base_of(record: Record) -> str:
 def after_longer(group: Group, length: Shown | None) -> str:
     """What `attack-length` has of the same heads after a longer training: an answer by a short one may be turned by it.
 
-    Where a GLL was not trained as long, the others are compared with the one of the short training. Nothing without
-    such a record.
+    Where a GLL was not trained as long, or not attacked in earnest, the others are compared with the one of the short
+    training. Nothing without such a record.
     """
     found: dict[int, dict[str, list[float]]] = {}
-    short = max(int(record["config"]["train.epochs"]) for own in group.records.values() for record in own)
+    short = max(epochs_of(record) for own in group.records.values() for record in own)
     for place, record in length.found if length is not None else ():
-        run, epochs = record["more"]["summary"]["run"], int(record["config"]["train.epochs"])
-        if (run["data"], run["training"]) == (group.data, group.training) and epochs > short:
-            found.setdefault(epochs, {}).setdefault(place["head"], []).append(float(record["values"][WORST]))
+        run, epochs = record["more"]["summary"]["run"], epochs_of(record)
+        worst = record["values"][WORST]  # None: attacked by the paper's attacks alone
+        if (run["data"], run["training"]) == (group.data, group.training) and epochs > short and worst is not None:
+            found.setdefault(epochs, {}).setdefault(place["head"], []).append(float(worst))
     if not found:
         return ""
     epochs = max(found)
@@ -116,7 +117,7 @@ def after_longer(group: Group, length: Shown | None) -> str:
         parts.append(f"; **{told}** beside {HEADS[head]} of {epochs} epochs ({shown_mean(errors)})")
     if longer:
         return f"; after {epochs} epochs a GLL has {shown_mean(ours)}{''.join(parts)}"
-    return f"{''.join(parts)}; a GLL of {epochs} epochs is not run"
+    return f"{''.join(parts)}; the worst case of a GLL of {epochs} epochs is not known"
 
 
 def in_one_graph(scales: Sequence[Shown], training: str = NATURAL, length: Shown | None = None) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, final
 
 from gll.attacks.tables import near_ball
+from gll.reproduce.records import Record
 from gll.reproduce.robust import HEADS, seeds_of, shown_mean
 from gll.reproduce.tables import Shown
 from gll.reproduce.verdicts import judged, relation, so_far
@@ -20,6 +21,13 @@ from gll.reproduce.verdicts import judged, relation, so_far
 WORST, SINGLE = "worst case", "best single attack"
 NO_GRAPH = "no graph"
 ORDER = ("GLL", "WNLL", "linear", "MLP")
+
+
+def epochs_of(record: Record) -> int:
+    """Of the training. A record has what differs from the defaults."""
+    from gll.train.config import TrainConfig
+
+    return int(record["config"].get("train.epochs", TrainConfig().epochs))
 
 
 @final
@@ -40,7 +48,7 @@ class Group:
     @property
     def epochs(self) -> str:
         """Of the training."""
-        found = dict.fromkeys(str(r["config"]["train.epochs"]) for records in self.records.values() for r in records)
+        found = dict.fromkeys(str(epochs_of(r)) for records in self.records.values() for r in records)
         return f"{', '.join(found)} epochs"
 
     @property

@@ -1,0 +1,270 @@
+"""What pages say in words of errors under attack is true of the records: a new record that turns it breaks its test."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from gll.reproduce.verdicts import relation
+from gll.reproduce.worse import read_reasons
+from tests.page_claims import EXPERIMENTS, ROOT, STATES, mean, paper, require_true, values
+
+
+def worst(place: str) -> list[float]:
+    return values("worst-case", f"mnist, {place}", "worst case at 1x, alone")
+
+
+def protocol(place: str) -> list[float]:
+    return values("adversarial", place, "worst case")
+
+
+def under_attack(attack: str) -> str:
+    """How a GLL compares to a linear layer on MNIST after adversarial training."""
+    gll, linear = (values("adversarial", f"mnist, {head}, robust", attack) for head in ("GLL", "linear"))
+    return relation(gll, linear, 10_000)
+
+
+def attacked(head: str, figure: str) -> float:
+    """On CIFAR-10."""
+    return mean("adversarial", f"cifar10, {head}, natural", figure)
+
+
+def small(place: str) -> list[float]:
+    """Of the paper's protocol in fewer epochs."""
+    shown = STATES["adversarial"]["small"]
+    at = next(p for p in shown.places if ", ".join(p.values()) == place)
+    return shown.values(at, "worst case")
+
+
+def errors_without_attacks(head: str) -> list[float]:
+    return values("worst-case", f"fashionmnist, {head}, robust", "test")
+
+
+def of_the_difference(attack: str) -> float:
+    """How much of what a linear layer of 10 epochs lacks to the paper's error it has after 100."""
+    short, full = (mean("attack-length", f"linear, {epochs} epochs", attack) for epochs in (10, 100))
+    return (full - short) / (paper("adversarial", "fashionmnist, linear, natural", attack) - short)
+
+
+def rated(head: str, training: str) -> float:
+    """The worst case of the ablation `rate`."""
+    return mean("rate", f"{head}, {training}", "worst case at 1x, alone")
+
+
+def noise_of_linear() -> tuple[float, float]:
+    """Lowest and highest error under IFGSM of linear layers that were trained alike, as the page on readings has it."""
+    page = (ROOT / "docs" / "robustness-readings.md").read_text(encoding="utf-8")
+    found = re.search(r"^\| linear \| ([\d.]+) to ([\d.]+) \|", page, re.MULTILINE)
+    assert found
+    return float(found[1]), float(found[2])
+
+
+CLAIMS: dict[str, Callable[[], bool]] = {
+    "a GLL suffers less from a large one": lambda: (
+        relation(worst("GLL, natural, as in the paper"), worst("linear, natural, as in the paper"), 1000) == "lower"
+        and relation(worst("GLL, natural, as in the paper"), worst("MLP, natural, as in the paper"), 1000) == "lower"
+    ),
+    "it is not ahead": lambda: all(
+        relation(worst("GLL, natural"), worst(f"{other}, natural"), 1000) != "lower" for other in ("linear", "MLP")
+    ),
+    "It is the softmax heads that break at the large rate": lambda: (
+        rated("linear", "30 epochs, 0.01, cosine") > 3 * rated("linear", "30 epochs, 0.001, cosine")
+        and rated("linear", "100 epochs, 0.01, steps") > 3 * rated("linear", "100 epochs, 0.001, steps")
+        and max(rated("GLL", "30 epochs, 0.01, cosine"), rated("GLL", "100 epochs, 0.01, steps"))
+        < 1.4 * min(rated("GLL", "30 epochs, 0.001, cosine"), rated("GLL", "100 epochs, 0.001, steps"))
+    ),
+    "loses some points to the large rate, and none to the longer training": lambda: (
+        rated("GLL", "30 epochs, 0.01, cosine") > rated("GLL", "30 epochs, 0.001, cosine") + 5
+        and rated("GLL", "100 epochs, 0.01, steps") > rated("GLL", "100 epochs, 0.001, steps") + 5
+        and rated("GLL", "100 epochs, 0.001, steps") <= rated("GLL", "30 epochs, 0.001, cosine")
+        and rated("GLL", "100 epochs, 0.01, steps") <= rated("GLL", "30 epochs, 0.01, cosine")
+    ),
+    "At the small rate, however long, the linear layer is more robust than a GLL of any training": lambda: (
+        max(rated("linear", "30 epochs, 0.001, cosine"), rated("linear", "100 epochs, 0.001, steps"))
+        < min(rated("GLL", training) for training in EXPERIMENTS["rate"].text["axes"]["training"])
+    ),
+    "**under IFGSM yes**, by one training; **level** under FGSM and in the worst case: our linear layer": lambda: (
+        under_attack("IFGSM") == "lower"
+        and under_attack("FGSM") == "level"
+        and all(
+            relation(protocol("mnist, GLL, robust"), protocol(f"mnist, {other}, robust"), 1000) == "level"
+            for other in ("linear", "WNLL")
+        )
+        and all(
+            mean("adversarial", "mnist, linear, robust", attack) + 2
+            < paper("adversarial", "mnist, linear, robust", attack)
+            for attack in ("FGSM", "IFGSM")
+        )
+    ),
+    "**yes**, and a small error under FGSM says little of the worst case": lambda: (
+        all(
+            mean("adversarial", "mnist, GLL, natural", attack) < mean("adversarial", "mnist, linear, natural", attack)
+            for attack in ("FGSM", "IFGSM", "worst case")
+        )
+        and protocol("mnist, GLL, natural")[0] > 5 * mean("adversarial", "mnist, GLL, natural", "FGSM")
+    ),
+    "**in the worst case not so far**: the lead of the linear layer may be one of the short training": lambda: (
+        relation(protocol("fashionmnist, GLL, natural"), protocol("fashionmnist, linear, natural"), 250) == "higher"
+        and mean("attack-length", "linear, 100 epochs", "worst case")
+        > protocol("fashionmnist, linear, natural")[0] + 20
+        and abs(mean("attack-length", "linear, 100 epochs", "worst case") - protocol("fashionmnist, GLL, natural")[0])
+        < 5
+    ),
+    "**under FGSM and IFGSM yes**, after all epochs, and not after a tenth of them": lambda: all(
+        (relation(values("attack-length", gll, attack), values("attack-length", linear, attack), 1000) == "lower")
+        is (linear == "linear, 100 epochs")
+        for attack in ("FGSM", "IFGSM")
+        for gll, linear in (
+            ("GLL, 100 epochs, weak attacks", "linear, 100 epochs"),
+            ("GLL, 10 epochs", "linear, 10 epochs"),
+        )
+    ),
+    "FGSM, IFGSM and CW than this one, and far less than that linear layer under FGSM and IFGSM": lambda: all(
+        mean("attack-length", "GLL, 100 epochs, weak attacks", attack) + 10
+        < min(
+            mean("adversarial", "fashionmnist, GLL, natural", attack),
+            mean("attack-length", "linear, 100 epochs", attack) if attack != "CW" else 100.0,
+        )
+        for attack in ("FGSM", "IFGSM", "CW")
+    ),
+    "**FashionMNIST**: with all epochs yes under its attacks": lambda: all(
+        mean("attack-length", "GLL, 100 epochs, weak attacks", attack)
+        < mean("attack-length", "linear, 100 epochs", attack)
+        and paper("adversarial", "fashionmnist, GLL, natural", attack)
+        < paper("adversarial", "fashionmnist, linear, natural", attack)
+        for attack in ("FGSM", "IFGSM")
+    ),
+    "but for natural training on FashionMNIST; a GLL's EMNIST": lambda: (
+        {
+            (reason.places, reason.explained)
+            for reason in read_reasons(ROOT / "experiments" / "reasons.toml")
+            if any(place.startswith("fashionmnist") and place.endswith("natural") for place in reason.places)
+        }
+        == {(("fashionmnist, linear, natural",), "yes"), (("fashionmnist, GLL, natural",), "yes")}
+    ),
+    "| **not so far** |": lambda: all(
+        relation(
+            values("adversarial", "fashionmnist, GLL, robust", attack),
+            values("adversarial", "fashionmnist, linear, robust", attack),
+            samples,
+        )
+        != "lower"
+        for attack, samples in (("FGSM", 1000), ("IFGSM", 1000), ("worst case", 250))
+    ),
+    "**under FGSM and IFGSM yes**; strong attacks leave next to nothing of either, and least of the GLL": lambda: (
+        all(
+            attacked("GLL", attack) < attacked("linear", attack)
+            and paper("adversarial", "cifar10, GLL, natural", attack)
+            < paper("adversarial", "cifar10, linear, natural", attack)
+            for attack in ("FGSM", "IFGSM")
+        )
+        and min(attacked("GLL", "worst case"), attacked("linear", "worst case")) >= 95
+    ),
+    "Under FGSM, IFGSM and CW a GLL looks the strongest, as it does in the paper": lambda: all(
+        of("adversarial", "cifar10, GLL, natural", attack) < of("adversarial", f"cifar10, {other}, natural", attack)
+        for of in (mean, paper)
+        for attack in ("FGSM", "IFGSM", "CW")
+        for other in ("linear", "WNLL")
+    ),
+    "(under CW every head errs more than the paper's, most of them far more": lambda: (
+        sorted(
+            attacked(h, "CW") > paper("adversarial", f"cifar10, {h}, natural", "CW") + far
+            for h in ("GLL", "WNLL", "linear")
+            for far in (0, 30)
+        )
+        == [False] + 5 * [True]
+    ),
+    "agrees. It is the weakest in earnest": lambda: all(
+        attacked("GLL", "AutoAttack") < attacked(other, "AutoAttack")
+        and relation(protocol("cifar10, GLL, natural"), protocol(f"cifar10, {other}, natural"), 200) == "higher"
+        for other in ("linear", "WNLL")
+    ),
+    "without attacks a GLL errs least, and WNLL, whose graph has two epochs in seven, most": lambda: (
+        attacked("GLL", "natural") < attacked("linear", "natural") < attacked("WNLL", "natural")
+    ),
+    "(short, one seed) a GLL is the weakest head in the worst case, on FashionMNIST of two": lambda: all(
+        len(protocol(f"{data}, GLL, natural")) == 1
+        and relation(protocol(f"{data}, GLL, natural"), protocol(f"{data}, {other}, natural"), 200) == "higher"
+        for data, others in (("fashionmnist", ["linear"]), ("cifar10", ["linear", "WNLL"]))
+        for other in others
+    ),
+    "**measured yes**; as robustness **no**: an attacker may take either": lambda: all(
+        mean("head-at-test", "mnist, natural", f"GLL, {attack} by GLL")
+        < 0.6 * mean("head-at-test", "mnist, natural", f"GLL, {attack} by softmax")
+        for attack in ("FGSM", "IFGSM")
+    ),
+    "**measured yes**, by its own gradient; as robustness **no**: an attacker who": lambda: all(
+        mean("more-c", "mnist, GLL, natural", c) < mean("more-c", "mnist, linear, natural", c)
+        for c in ("c = 20", "c = 1000", "c = 1e+06")
+    ),
+    "a GLL is behind both other heads": lambda: all(
+        relation(small("mnist, GLL, robust"), small(f"mnist, {other}, robust"), 1000) == "higher"
+        for other in ("linear", "WNLL")
+    ),
+    "also the most accurate of the three heads": lambda: all(
+        relation(errors_without_attacks("GLL"), errors_without_attacks(other), 10_000) == "lower"
+        for other in ("linear", "MLP")
+    ),
+    "after a gentler training a linear layer is ahead": lambda: (
+        relation(worst("linear, natural"), worst("GLL, natural"), 1000) == "lower"
+    ),
+    "is as weak as this GLL": lambda: (
+        abs(mean("attack-length", "linear, 100 epochs", "worst case") - protocol("fashionmnist, GLL, natural")[0]) < 5
+    ),
+    "errs at c = 20 no more than the paper's does, and so does the GLL, by one seed of each": lambda: all(
+        len(values("attack-length", row, "CW")) == 1
+        and mean("attack-length", row, "CW") <= paper("adversarial", f"fashionmnist, {head}, natural", "CW")
+        for head, row in (("linear", "linear, 100 epochs"), ("GLL", "GLL, 100 epochs, weak attacks"))
+    ),
+    "after all 100 (`attack-length`, one seed) |": lambda: all(
+        mean("attack-length", "GLL, 100 epochs, weak attacks", attack)
+        <= paper("adversarial", "fashionmnist, GLL, natural", attack)
+        for attack in ("FGSM", "IFGSM")
+    ),
+    "not by the epochs and stages, as far as they were run": lambda: all(
+        relation(
+            values("attack-length", "WNLL, CIFAR-10, 50 epochs, weak attacks", attack),
+            values("adversarial", "cifar10, WNLL, natural", attack),
+            samples,
+        )
+        != "lower"
+        for attack, samples in (("FGSM", 1000), ("CW", 200))
+    ),
+    "in stages of 20 and 5 (`attack-length`, one seed); all of them were not run": lambda: (
+        paper("adversarial", "cifar10, WNLL, natural", "natural") + 2
+        < mean("attack-length", "WNLL, CIFAR-10, 50 epochs, weak attacks", "natural")
+        < mean("adversarial", "cifar10, WNLL, natural", "natural") - 15
+    ),
+    "after a tenth of the epochs a linear layer errs less than the paper's": lambda: all(
+        mean("adversarial", "fashionmnist, linear, natural", attack)
+        < paper("adversarial", "fashionmnist, linear, natural", attack) - 5
+        for attack in ("FGSM", "IFGSM")
+    ),
+    "half of the difference and two thirds of it": lambda: (
+        [round(6 * of_the_difference(attack)) for attack in ("FGSM", "IFGSM")] == [3, 4]
+    ),
+    "trainings by the same settings differ by up to a factor of four": lambda: (
+        noise_of_linear()[0] == round(mean("adversarial", "mnist, linear, natural", "IFGSM"), 1)
+        and round(noise_of_linear()[1] / noise_of_linear()[0]) == 4
+    ),
+    "0.092 of the pixel range": lambda: (
+        {
+            round(record["more"]["summary"]["table_eps_pixels"], 3)
+            for place, record in STATES["adversarial"]["full"].found
+            if place["data"] == "mnist"
+        }
+        == {0.092}
+    ),
+    "Beyond the ε of the training, and after natural training, attacks on MNIST that follow a GLL's own": lambda: all(
+        mean("worst-case", f"mnist, GLL, {training}", f"AutoAttack at {at}, alone")
+        < 0.5 * mean("worst-case", f"mnist, GLL, {training}", f"worst case at {at}, alone")
+        for training, at in (("robust", "2x"), ("natural", "1x"), ("natural, as in the paper", "1x"))
+    ),
+}
+
+
+@pytest.mark.parametrize("claim", CLAIMS)
+def test_what_the_page_says_is_true_of_the_records(claim: str) -> None:
+    require_true(claim, CLAIMS[claim])
