@@ -35,6 +35,7 @@ from gll.reproduce.robust import (
     signed,
     strongest,
 )
+from gll.reproduce.tables import Shown
 from gll.reproduce.verdicts import LEVEL_OF_TEST, WORDS, chance, interval, relation, so_far
 from gll.words import counted
 
@@ -244,12 +245,12 @@ def claims(known: Known) -> str:
     length = largest("attack-length")
     together, robust = (natural.in_one_graph(known.adversarial, how, length) for how in (NATURAL, ROBUST))
     rows = {
-        "a naturally trained GLL has the paper's errors under FGSM and IFGSM": _looks(known, NATURAL),
+        "a naturally trained GLL has the paper's errors under FGSM and IFGSM": _looks(known, NATURAL, length),
         "it is more robust than a linear layer or an MLP, each sample alone": _answered(known, NATURAL, PAPER),
         "it is more robust than a linear layer or WNLL after the paper's training, all samples in one graph": together,
         "a small error under FGSM shows how robust a naturally trained head is": _overstated(known),
         "a GLL resists CW: its images must be moved further to fool it": _attacked_cw.claim(known),
-        "a GLL has the paper's errors after the paper's adversarial training": _looks(known, ROBUST),
+        "a GLL has the paper's errors after the paper's adversarial training": _looks(known, ROBUST, length),
         "it is more robust than a linear layer or WNLL after that training, all samples in one graph": robust,
         "a GLL after adversarial training in earnest is more robust than a linear or an MLP head": _answered(
             known, ROBUST
@@ -261,8 +262,8 @@ def claims(known: Known) -> str:
     return "\n".join(["| claim | |", "|---|---|", *(f"| {claim} | {found} |" for claim, found in rows.items())])
 
 
-def _looks(known: Known, training: str) -> str:
-    """Of FGSM and IFGSM, on every data set."""
+def _looks(known: Known, training: str, length: Shown) -> str:
+    """Of FGSM and IFGSM, on every data set; behind it what a longer training has."""
     experiment = known.experiment
     parts = []
     for data in experiment.text["axes"]["data"]:
@@ -278,8 +279,16 @@ def _looks(known: Known, training: str) -> str:
                     if ours and paper is not None
                 )
                 where = f"{group.epochs}, {seeds_of(group.records[OURS])}"
-                parts.append(f"**{told}** on {NAMES[data]}: {numbers} ({where})")
+                parts.append(f"**{told}** on {NAMES[data]}: {numbers} ({where}){_longer(group, length)}")
     return BREAK.join(parts) or NOT_YET
+
+
+def _longer(group: protocol.Group, length: Shown) -> str:
+    """FGSM and IFGSM of a GLL after the longest training that `attack-length` has."""
+    by_figure = {f: natural.longer_trained(group, length, f) for f in COLUMNS[1:3]}
+    epochs = max((e for found in by_figure.values() for e, heads in found.items() if OURS in heads), default=0)
+    told = [f"{f} {shown_mean(found[epochs][OURS])}" for f, found in by_figure.items() if OURS in found.get(epochs, {})]
+    return f"; after {epochs} epochs {', '.join(told)}" if told else ""
 
 
 def _overstated(known: Known) -> str:

@@ -72,7 +72,7 @@ SENTENCES: list[tuple[str, str, list[tuple[Any, ...]]]] = [
     ),
     (
         "emnist",
-        "at every rate, {}, {} and {}, WNLL the next",
+        "at every share, {}, {} and {}, WNLL the next",
         [(mean, f"resnet20, {labels}, GLL") for labels in ("whole", "20%", "2%")],
     ),
     ("rate", "A GLL loses {} and {} points", [(lost, "30 epochs", "cosine"), (lost, "100 epochs", "steps")]),
@@ -151,13 +151,16 @@ SENTENCES: list[tuple[str, str, list[tuple[Any, ...]]]] = [
     ("fashion-toy", "as good as one from the start, {}.", [(mean, "GLL-50, SGD 0.0003")]),
     (
         "fashion-toy",
-        "a graph that learns at 0.01 makes {} when switched to at 50 and {} at 75",
+        "a graph that trains at 0.01 has {} with a switch at 50 and {} with one at 75",
         [(mean, f"{row}, SGD 0.0003, then 0.01") for row in ("GLL-50", "GLL-75")],
     ),
     (
         "fashion-toy",
-        "The MLP itself ends at {} there, by a graph {}",
-        [(mean, "MLP only, SGD 0.0003", figure) for figure in ("error", "gll")],
+        "it ends at {} at 0.0003, and by a graph at {} (paper {})",
+        [
+            *((mean, "MLP only, SGD 0.0003", figure) for figure in ("error", "gll")),
+            (paper, "MLP only, SGD 0.01", "gll"),
+        ],
     ),
     (
         "gamma",

@@ -11,7 +11,8 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from gll.cli import app
-from gll.reproduce.experiment import Experiment, load_experiment
+from gll.reproduce.experiment import Experiment, load_all, load_experiment
+from gll.reproduce.in_paper import asking_about
 from gll.reproduce.show import page_of, show_list, show_results
 from gll.reproduce.work import Work
 from tests.test_reproduce_list import files
@@ -150,6 +151,17 @@ def test_it_fits_in_80_columns_and_names_the_page(tmp_path: Path, name: str) -> 
     lines = console.export_text().splitlines()
     assert all(len(line) <= 80 and "…" not in line for line in lines if "docs/reproduce.md" not in line)
     assert any("docs/reproduce.md, section " in line for line in lines)
+
+
+def test_why_ours_differ_is_asked_elsewhere(tmp_path: Path) -> None:
+    experiments = load_all(REAL)
+    asked = {name: [one.name for one in asking_about(e, experiments.values())] for name, e in experiments.items()}
+    known = {"cifar10": ["longer", "settings"], "emnist": ["emnist-labels"], "adversarial": ["attack-length"]}
+    assert {name: found for name, found in asked.items() if found} == known
+    found = CliRunner().invoke(app, ["reproduce", "table", "10", "--show", "--experiments", str(REAL)])
+    assert found.exit_code == 0
+    (line,) = [line for line in found.output.splitlines() if line.startswith("why ours differ")]
+    assert "ablation: length of a training, under attack: gll reproduce attack-length --show" in line
 
 
 def test_the_section_is_that_of_the_experiment(counts: Experiment) -> None:

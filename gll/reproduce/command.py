@@ -18,7 +18,7 @@ from rich.text import Text
 from gll.names import require_name
 from gll.reproduce.choice import chosen, why_none
 from gll.reproduce.experiment import SCALES, Experiment, ExperimentError, load_all
-from gll.reproduce.in_paper import resolved
+from gll.reproduce.in_paper import asking_about, resolved
 from gll.reproduce.kinds import kind_of
 from gll.reproduce.limit import Limit, where_stopped
 from gll.reproduce.listing import Beside, show_cells
@@ -284,7 +284,8 @@ def show_all_results(experiments: Mapping[str, Experiment], request: Request, co
     """What has been run of experiments. Needs no data."""
 
     def show(experiment: Experiment) -> None:
-        show_results(experiment, request.scale, request.only, request.work, console, request.folders())
+        why = asking_about(experiment, experiments.values())
+        show_results(experiment, request.scale, request.only, request.work, console, request.folders(), why)
 
     look(experiments, request, console, show)
 

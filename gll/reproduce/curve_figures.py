@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 Curves = Mapping[str, Sequence[Sequence[float | None]]]  # points by what they are of, as in a record
 Points = list[tuple[float, float]]
 Columns = Mapping[str, Mapping[str, Mapping[str, Any]]]
-"""What is drawn: by optimiser and line its points "loss" and "error", the "paper"'s error at the end, "read" by another
-head or not."""
+"""What is drawn: by optimiser and line its points "loss" and "error", the "paper"'s error at the end where
+expected.json has it, "read" by another head or not."""
 LINES = ("#D55E00", "#E69F00", "#0072B2", "#009E73", "#CC79A7", "#56B4E9", "black")
 """Colours that those who see no red or no green can tell, too: of strategies, in their order."""
 PAPER = "the paper's error at the end"
@@ -103,7 +103,7 @@ def told(columns: Columns) -> str:
             "; dashed: an MLP, read by a graph: above its loss on the test set, as that in training is not kept"
         )
     if any(line["paper"] is not None for line in lines):
-        parts.append("; triangles: the paper's errors at the end of training; it names no optimiser")
+        parts.append("; triangles: the paper's errors at the end, in every column, as it names no optimiser")
     if len({name for column in columns.values() for name in column}) > min(len(column) for column in columns.values()):
         parts.append("; a strategy without a line in a column was not run there")
     return "".join(parts)
@@ -126,6 +126,8 @@ def curves_figure(columns: Columns) -> Figure:
 
     names = list(dict.fromkeys(name for lines in columns.values() for name in lines))
     colours = {name: LINES[number % len(LINES)] for number, name in enumerate(names)}
+    every = [(name, line["paper"]) for lines in columns.values() for name, line in lines.items()]
+    papers = {name: value for name, value in every if value is not None}
     figure = Figure(figsize=(2.7 * len(columns) + 0.8, 6.4), layout="constrained")
     panels = figure.subplots(2, len(columns), squeeze=False, sharex=True, sharey="row")
     marks: dict[str, Any] = {}
@@ -136,8 +138,7 @@ def curves_figure(columns: Columns) -> Figure:
             for panel, points in ((above, line["loss"]), (below, line["error"])):
                 panel.plot([x for x, _ in points], [y for _, y in points], label=name, **look)
             marks[name] = Line2D([], [], **look)
-        theirs = {colours[name]: line["paper"] for name, line in lines.items() if line["paper"] is not None}
-        _papers(figure, below, theirs)
+        _papers(figure, below, {colours[name]: papers[name] for name in lines if name in papers})
         above.set_title(column, fontsize=10)
         below.set_xlabel("epoch")
         for panel in (above, below):
@@ -146,7 +147,7 @@ def curves_figure(columns: Columns) -> Figure:
     panels[0][0].set(ylabel="training loss" + (" (dashed: test)" if read else ""), ylim=(0, None))
     panels[1][0].set_ylabel("test error, %, logarithmic")
     _errors_of_some_percent(panels[1][0])
-    if any(line["paper"] is not None for lines in columns.values() for line in lines.values()):
+    if papers:
         marks[PAPER] = Line2D([], [], color="0.3", marker="<", linestyle="none", markersize=6)
     ordered = [name for name in (*names, PAPER) if name in marks]
     wide = min(len(ordered), max(2, len(columns)))

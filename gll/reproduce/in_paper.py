@@ -72,6 +72,12 @@ def having(place: str, experiments: Iterable[Experiment]) -> list[Experiment]:
     return found
 
 
+def asking_about(experiment: Experiment, experiments: Iterable[Experiment]) -> list[Experiment]:
+    """The ablations that ask why ours differ from what this one is in the paper."""
+    places = read_places(experiment.in_paper) if experiment.is_in_paper else set()
+    return [one for one in experiments if one.in_paper.startswith("on ") and places & read_places(one.in_paper)]
+
+
 def resolved(names: Sequence[str], experiments: Mapping[str, Experiment]) -> tuple[tuple[str, ...], list[str]]:
     """Names of experiments, also for what the paper calls them: "table 4", without quotes two words, or "B.3".
 

@@ -91,19 +91,27 @@ def base_of(record: Record) -> str:
     return graph_of(strong(record["more"]["alone"])["attacks"][0]).rpartition(" + ")[2]
 
 
+def longer_trained(group: Group, length: Shown | None, figure: str) -> dict[int, dict[str, list[float]]]:
+    """Errors that `attack-length` has after longer trainings than those of the group: by epochs, then by head.
+
+    A network that has met the paper's attacks alone has no worst case, and is not among them.
+    """
+    found: dict[int, dict[str, list[float]]] = {}
+    short = max(epochs_of(record) for own in group.records.values() for record in own)
+    for place, record in length.found if length is not None else ():
+        run, epochs, error = record["more"]["summary"]["run"], epochs_of(record), record["values"][figure]
+        if (run["data"], run["training"]) == (group.data, group.training) and epochs > short and error is not None:
+            found.setdefault(epochs, {}).setdefault(place["head"], []).append(float(error))
+    return found
+
+
 def after_longer(group: Group, length: Shown | None) -> str:
     """What `attack-length` has of the same heads after a longer training: an answer by a short one may be turned by it.
 
     Where a GLL was not trained as long, or not attacked in earnest, the others are compared with the one of the short
     training. Nothing without such a record.
     """
-    found: dict[int, dict[str, list[float]]] = {}
-    short = max(epochs_of(record) for own in group.records.values() for record in own)
-    for place, record in length.found if length is not None else ():
-        run, epochs = record["more"]["summary"]["run"], epochs_of(record)
-        worst = record["values"][WORST]  # None: attacked by the paper's attacks alone
-        if (run["data"], run["training"]) == (group.data, group.training) and epochs > short and worst is not None:
-            found.setdefault(epochs, {}).setdefault(place["head"], []).append(float(worst))
+    found = longer_trained(group, length, WORST)
     if not found:
         return ""
     epochs = max(found)

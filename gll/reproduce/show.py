@@ -97,6 +97,7 @@ def show_results(
     work: Path,
     console: Console,
     folders: Sequence[str] = (),
+    why: Sequence[Experiment] = (),
 ) -> None:
     """What has been run so far beside the paper's, what is missing, and where the pictures are; runs nothing.
 
@@ -107,6 +108,7 @@ def show_results(
         work: the folder of cells.
         console: where to.
         folders: options that say where experiments and cells lie.
+        why: experiments that ask why ours differ.
     """
     console.print(Text(f"{experiment.name}: {experiment.text['title']} (in the paper: {experiment.in_paper})", "bold"))
     idle = list[str]()
@@ -127,6 +129,9 @@ def show_results(
         console.print(Text(line))
     if page := page_of(experiment):
         console.print(Text(f"with pictures, in words: {page}"), soft_wrap=True)
+    for one in why:
+        line = Beside(folders=folders).command(one.name, ["--show"])
+        console.print(Text(f"why ours differ, {one.text['title']}: {line}"), soft_wrap=True)
     line = Beside(folders=folders).command(experiment.name, ["--list"])
     console.print(Text(f"how each cell stands, and how to go on: {line}"), soft_wrap=True)
 
