@@ -186,13 +186,29 @@ SENTENCES: list[tuple[str, str, list[tuple[Any, ...]]]] = [
     ),
     (
         "attack-length",
-        "WNLL has {} without attacks after a third of the epochs",
-        [(mean, "WNLL, CIFAR-10, 50 epochs, weak attacks", "natural")],
+        "WNLL has {} without attacks after a third of the epochs, in stages of 20 and 5, in place of {} after a tenth",
+        [
+            (mean, "WNLL, CIFAR-10, 50 epochs, weak attacks", "natural"),
+            (lambda _, *where: mean("adversarial", *where), "cifar10, WNLL, natural", "natural"),
+        ],
     ),
     (
         "attack-length",
-        "but under FGSM {} in place of 76.5 (paper {}), which more epochs do not explain",
-        [(of, "WNLL, CIFAR-10, 50 epochs, weak attacks", "FGSM") for of in (mean, paper)],
+        "(paper {}; of all 10,000 samples {} in place of {})",
+        [
+            (paper, "WNLL, CIFAR-10, 50 epochs, weak attacks", "natural"),
+            (mean, "WNLL, CIFAR-10, 50 epochs, weak attacks", "test"),
+            (lambda _, *where: mean("adversarial", *where), "cifar10, WNLL, natural", "test"),
+        ],
+    ),
+    (
+        "attack-length",
+        "but under FGSM {} in place of {} (paper {}), which so many more epochs and longer stages do not explain",
+        [
+            (mean, "WNLL, CIFAR-10, 50 epochs, weak attacks", "FGSM"),
+            (lambda _, *where: mean("adversarial", *where), "cifar10, WNLL, natural", "FGSM"),
+            (paper, "WNLL, CIFAR-10, 50 epochs, weak attacks", "FGSM"),
+        ],
     ),
     (
         "attack-length",

@@ -22,7 +22,7 @@ NOT_RUN = "not run yet"
 
 
 def training_of(record: Record) -> str:
-    """Epochs, optimizer, rate and its course.
+    """Epochs, optimizer, rate and its course. `config` of a record has what differs from the defaults.
 
     >>> training_of({"config": {"train.epochs": 30}})
     '30 epochs, Adam 0.001, cosine'
@@ -108,13 +108,13 @@ def longer_trained(group: Group, length: Shown | None, figure: str) -> dict[int,
 def after_longer(group: Group, length: Shown | None) -> str:
     """What `attack-length` has of the same heads after a longer training: an answer by a short one may be turned by it.
 
-    Where a GLL was not trained as long, or not attacked in earnest, the others are compared with the one of the short
-    training. Nothing without such a record.
+    It is the longest that a GLL has a worst case after. Where it has none, that of the short training stands beside the
+    others after their longest. Nothing without such a record.
     """
     found = longer_trained(group, length, WORST)
     if not found:
         return ""
-    epochs = max(found)
+    epochs = max([epochs for epochs, heads in found.items() if OURS in heads] or found)
     heads = found[epochs]
     longer = OURS in heads
     ours = heads.pop(OURS) if longer else group.values(OURS, WORST)

@@ -24,10 +24,14 @@ ORDER = ("GLL", "WNLL", "linear", "MLP")
 
 
 def epochs_of(record: Record) -> int:
-    """Of the training. A record has what differs from the defaults."""
+    """Of the training. `config` has what differs from the defaults, `settings`, which older records lack, all of it.
+
+    >>> epochs_of({"config": {"train.epochs": 30}}), epochs_of({"config": {}})
+    (30, 50)
+    """
     from gll.train.config import TrainConfig
 
-    return int(record["config"].get("train.epochs", TrainConfig().epochs))
+    return int({**record["config"], **record.get("settings", {})}.get("train.epochs", TrainConfig().epochs))
 
 
 @final

@@ -129,9 +129,9 @@ def show_results(
         console.print(Text(line))
     if page := page_of(experiment):
         console.print(Text(f"with pictures, in words: {page}"), soft_wrap=True)
-    for one in why:
-        line = Beside(folders=folders).command(one.name, ["--show"])
-        console.print(Text(f"why ours differ, {one.text['title']}: {line}"), soft_wrap=True)
+    for asks in why:
+        line = Beside(folders=folders).command(asks.name, ["--show"])
+        console.print(Text(f"why ours differ, {asks.text['title']}: {line}"), soft_wrap=True)
     line = Beside(folders=folders).command(experiment.name, ["--list"])
     console.print(Text(f"how each cell stands, and how to go on: {line}"), soft_wrap=True)
 
