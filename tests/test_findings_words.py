@@ -142,6 +142,14 @@ CLAIMS: dict[str, Callable[[], bool]] = {
             for labels in ("2%", "20%")
         )
     ),
+    "With the paper's 48 labels a class (2 % there; ours has 16) no head errs more than the paper's": lambda: all(
+        len(values("emnist-labels", f"48 a class, {head}")) == 1
+        and mean("emnist-labels", f"48 a class, {head}", figure)
+        <= paper("emnist-labels", f"48 a class, {head}", figure) + 0.5
+        and mean("emnist-labels", f"48 a class, {head}", figure) < mean("emnist", f"resnet20, 2%, {head}", figure) - 1
+        for head in ("GLL", "WNLL", "MLP at rate 0.05")
+        for figure in ("error", "ten hardest")
+    ),
     "with all labels that MLP is level": lambda: (
         abs(mean("emnist", "resnet20, whole, MLP at rate 0.05") - mean("emnist", "resnet20, whole, GLL")) < 0.5
     ),
@@ -253,8 +261,6 @@ CLAIMS: dict[str, Callable[[], bool]] = {
             ("adversarial", "mnist, WNLL, robust", "IFGSM"),
             ("more-c", "mnist, GLL, natural", "c = 20"),
             ("more-c", "mnist, linear, natural", "c = 20"),
-            ("emnist", "resnet20, 2%, GLL", "error"),
-            ("emnist", "resnet20, 2%, GLL", "ten hardest"),
         }
     ),
     "of table 4 seven of nine networks and the column *whole*, of tables 5 and 6 eight networks": lambda: (

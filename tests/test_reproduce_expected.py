@@ -75,6 +75,19 @@ SENTENCES: list[tuple[str, str, list[tuple[Any, ...]]]] = [
         "at every share, {}, {} and {}, WNLL the next",
         [(mean, f"resnet20, {labels}, GLL") for labels in ("whole", "20%", "2%")],
     ),
+    (
+        "emnist-labels",
+        "A GLL has {} (paper {}), WNLL {} ({}) and an MLP at rate 0.05 {} ({}), where",
+        [(of, f"48 a class, {head}") for head in ("GLL", "WNLL", "MLP at rate 0.05") for of in (mean, paper)],
+    ),
+    (
+        "emnist-labels",
+        "with 16 a class, in `emnist`, they have {}, {} and {}",
+        [
+            (lambda _, *where: mean("emnist", *where), f"resnet20, 2%, {head}")
+            for head in ("GLL", "WNLL", "MLP at rate 0.05")
+        ],
+    ),
     ("rate", "A GLL loses {} and {} points", [(lost, "30 epochs", "cosine"), (lost, "100 epochs", "steps")]),
     (
         "emnist",
