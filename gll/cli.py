@@ -204,7 +204,13 @@ def attack(
     head_at_test: Annotated[
         str | None, typer.Option(help="gll or wnll: classify by a graph in place of the run's own head.")
     ] = None,
-    gradient_of: Annotated[str, typer.Option(help="Whose gradient the attacks follow: own, mlp or gll.")] = "own",
+    gradient_of: Annotated[
+        str,
+        typer.Option(
+            help="Whose gradient the attacks follow: own, mlp, gll; or graph: of a WNLL head, that of its graph "
+            "in place of the linear layer's, by which it was trained."
+        ),
+    ] = "own",
     steps: Annotated[int, typer.Option(min=1, help="Of PGD, in the strong set.")] = 40,
     restarts: Annotated[int, typer.Option(min=1, help="Of PGD, in the strong set.")] = 2,
     square_queries: Annotated[int, typer.Option(min=1, help="Of Square, in the strong set.")] = 1000,

@@ -37,7 +37,7 @@ from gll.attacks.sets import AIMED, Planned, left_out, names_of, plan
 from gll.attacks.signs import RULE, Check
 from gll.attacks.store import FORMAT, ResultsError, Store, write_json
 from gll.attacks.tables import NORMS, Grid, checks_grid, plain_name, poison_grid
-from gll.attacks.target import Request, Target
+from gll.attacks.target import GRAPH, Request, Target
 from gll.files import complete_file
 from gll.terminal import error_console, said_by
 from gll.train.finite import NonFiniteError
@@ -285,6 +285,8 @@ def _in_words(target: Target, training: str) -> str:
     at_test = f"classified by a {asked.head_at_test} head at test" if asked.head_at_test else ""
     aim = target.aim()
     by = "the model's own" if aim is None else f"that of {aim[1]}"
+    if asked.gradient_of == GRAPH:
+        by += ", through its graph, and not that of the linear layer it was trained by"
     if aim is not None and not set(names_of(asked.attacks)) <= set(AIMED):
         by += ", but not of every attack (see the notes)"
     judged = target.judged(target.protocol.few_base, False)

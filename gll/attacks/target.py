@@ -28,6 +28,8 @@ from gll.train.own_encoder import check_named
 from gll.train.runs import Run, RunError
 
 PLAIN_HEADS = ("mlp", "linear", "probe")
+GRAPH = "graph"
+GRADIENTS = ("own", "mlp", "gll", GRAPH)
 
 
 @final
@@ -47,7 +49,8 @@ class Request:
         inductive: a query is joined to a base that was solved without it; queries are then never joint.
         transfer: runs to transfer attacks from.
         head_at_test: a graph head in place of that of the run.
-        gradient_of: whose gradient the attacks follow: own, mlp or gll.
+        gradient_of: whose gradient the attacks follow: own, mlp, gll, or graph: of a WNLL head, that of its graph in
+            place of the linear layer's, by which it was trained.
         steps, restarts, queries: of the strong set.
         poison: how many labels of the base to flip; empty: none.
         out: the folder; None: attack in that of the run.
@@ -87,7 +90,7 @@ class Request:
 
     def __post_init__(self) -> None:
         require_name("norm", self.norm, MEASURES)
-        require_name("gradient", self.gradient_of, ("own", "mlp", "gll"))
+        require_name("gradient", self.gradient_of, GRADIENTS)
         names_of(self.attacks)
         for name in ("eps", "c"):  # each once
             object.__setattr__(self, name, tuple(dict.fromkeys(getattr(self, name))))
@@ -142,11 +145,18 @@ class Target:
         self._made: dict[tuple[Any, ...], nn.Module] = {}
 
     def victim(
-        self, base: int, sharp: bool, head: str | None = None, run: Run | None = None, *, fast: bool = False
+        self,
+        base: int,
+        sharp: bool,
+        head: str | None = None,
+        run: Run | None = None,
+        *,
+        fast: bool = False,
+        lent: bool = False,
     ) -> nn.Module:
-        """A victim; each is made once."""
+        """A victim; each is made once. `lent`: by the gradient that it was trained by, whatever was asked for."""
         run = run or self.run
-        key = (str(run.directory), base, sharp, head, fast)
+        key = (str(run.directory), base, sharp, head, fast, lent)
         if key not in self._made:
             alone = Inference.INDUCTIVE if self.request.inductive else Inference.TRANSDUCTIVE
             made = victim_of(
@@ -155,7 +165,8 @@ class Target:
                 queries=Queries.JOINT if self.request.joint else Queries.ALONE,
                 inference=alone,
                 head_at_test=head,
-                exact_gradient=sharp,  # the strong set differentiates through WNLL's graph; the paper does not
+                # The strong set differentiates through WNLL's graph; the paper does not.
+                exact_gradient=sharp or (self.request.gradient_of == GRAPH and not lent),
                 seed=self.request.seed,
                 device=self.device,
                 encoder=_encoder(run, self.request.encoders),
@@ -172,11 +183,23 @@ class Target:
         """Whether the model under attack has a graph."""
         return isinstance(self.judged(self.protocol.few_base, False), GraphVictim)
 
+    def stand_in(self) -> GraphVictim | None:
+        """The model under attack with the gradient that it was trained by, if that is not its own."""
+        model = self.victim(self.protocol.few_base, False, self.request.head_at_test, lent=True)
+        return model if isinstance(model, GraphVictim) and model.surrogate is not None else None
+
     def aim(self) -> tuple[nn.Module, str] | None:
         """The model whose gradient was asked for, if it is another than the one under attack."""
         wanted, own = self.request.gradient_of, self.run.config.model.head
         own = "mlp" if own in PLAIN_HEADS else own
-        if wanted in ("own", self.request.head_at_test or own):
+        if wanted == GRAPH and self.stand_in() is None:
+            tested = f", tested by {self.request.head_at_test}" if self.request.head_at_test else ""
+            raise ValueError(
+                f"--gradient-of graph is for a WNLL head, which lends itself the gradient of a linear layer: "
+                f"{self.run.directory} has a {self.run.config.model.head} head{tested}, which is attacked by its own "
+                "gradient; leave it out"
+            )
+        if wanted in ("own", GRAPH, self.request.head_at_test or own):
             return None
         if wanted not in ("gll", own):
             raise ValueError(
@@ -247,7 +270,7 @@ class Target:
             self.radii(p.eps), self.radii((p.table_eps,)), r.c or p.c, p, r.steps, r.restarts, r.queries,
             self.data.num_classes, self.has_graph, self.has_graph and r.joint and not r.inductive, self.sources,
             self.probe, self.aim(), not isinstance(judged, GraphVictim) or judged.is_plain,
-            lambda: judged if isinstance(judged, GraphVictim) and judged.surrogate is not None else None,
+            self.stand_in,
         )  # fmt: skip
 
     def tested(self) -> dict[str, Any] | None:

@@ -59,7 +59,7 @@ class AttackKind(AbstractKind):
             for figure, value in figures(summary, request).items():
                 if values.get(figure) is None:  # the first part that has it
                     values[figure] = value
-            if graph_of(request):
+            if graph_of(request) or followed_by(request):
                 apart[name] = summary
             else:
                 joint.append(summary)
@@ -106,14 +106,22 @@ def graph_of(request: Request) -> str:
     return ", inductive" if request.inductive else "" if request.joint else ", alone"
 
 
+def followed_by(request: Request) -> str:
+    """What the names of figures have behind them, where WNLL is not attacked by the gradient it was trained by."""
+    from gll.attacks.target import GRAPH
+
+    return ", by its graph" if request.gradient_of == GRAPH else ""
+
+
 def figures(summary: Mapping[str, Any], request: Request) -> dict[str, float | None]:
     """Errors in percent at the ε and c of the paper's table; or, if ε were given, at each as a multiple of the first.
 
-    A worst case over the model's own gradients alone is none.
+    A worst case over the model's own gradients alone is none. An own c of CW, given beside that of the table, has a
+    figure of its own.
     """
     from gll.attacks.tables import errors_at, in_earnest
 
-    behind, found = graph_of(request), dict[str, float | None]()
+    behind, found = followed_by(request) + graph_of(request), dict[str, float | None]()
     unit = summary["unit"] if request.normalised else 1
     for eps in request.eps or (summary["table_eps_pixels"] / unit,):
         errors = errors_at(summary, eps * unit)
@@ -121,6 +129,12 @@ def figures(summary: Mapping[str, Any], request: Request) -> dict[str, float | N
             errors["worst case"] = None
         where = f" at {eps / request.eps[0]:g}x" if request.eps else ""
         found |= {f"{name}{'' if name == 'natural' else where}{behind}": share for name, share in errors.items()}
+    own_c = [c for c in request.c if c != summary["table_c"]]
+    attacks = [cell for group in summary["groups"] for cell in group["attacks"] if cell["attack"] == "cw-paper"]
+    by_c = {cell["settings"]["c"]: cell["error"] for cell in attacks}
+    found |= {f"CW, c = {c:g}{behind}": by_c[c] for c in own_c if c in by_c}
+    if followed_by(request):  # beside what the part before has found: only what differs from it
+        found = {name: share for name, share in found.items() if share is not None and not name.startswith("natural")}
     return {name: None if share is None else 100 * share for name, share in found.items()}
 
 
