@@ -8,8 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from gll.reproduce.verdicts import relation
-from gll.reproduce.worse import read_reasons
-from tests.page_claims import EXPERIMENTS, FINDINGS, ROOT, STATES, mean, paper, require_true, values
+from tests.page_claims import EXPERIMENTS, FINDINGS, STATES, mean, paper, require_true, values
 
 
 def settings_of_seed_0() -> dict[str, float]:
@@ -244,24 +243,6 @@ CLAIMS: dict[str, Callable[[], bool]] = {
             if error > settings_of_seed_0()["as in the table"] - 1
         }
         == dict.fromkeys(EXPERIMENTS["settings"].text["axes"]["training"], "level") | {"bandwidth 1, τ = 0.07": "worse"}
-    ),
-    "on MNIST WNLL under FGSM and IFGSM, a linear layer under IFGSM, GLL and WNLL under IFGSM after": lambda: (
-        {
-            (reason.experiment, place, figure)
-            for reason in read_reasons(ROOT / "experiments" / "reasons.toml")
-            for place in reason.places
-            for figure in reason.figures
-            if reason.explained == "no" and "cifar10, " not in place and not place.startswith("fashionmnist")
-        }
-        == {
-            ("adversarial", "mnist, WNLL, natural", "FGSM"),
-            ("adversarial", "mnist, WNLL, natural", "IFGSM"),
-            ("adversarial", "mnist, linear, natural", "IFGSM"),
-            ("adversarial", "mnist, GLL, robust", "IFGSM"),
-            ("adversarial", "mnist, WNLL, robust", "IFGSM"),
-            ("more-c", "mnist, GLL, natural", "c = 20"),
-            ("more-c", "mnist, linear, natural", "c = 20"),
-        }
     ),
     "of table 4 seven of nine networks and the column *whole*, of tables 5 and 6 eight networks": lambda: (
         all(
