@@ -30,15 +30,25 @@ def why_none(experiment: Experiment, scale: str, words: Sequence[str]) -> str:
     others = [one for one in experiment.scales if chosen(at[one], words)]
     both = _of_one_axis(at[scale], words)
     unknown = [word for word in asked if not any(has(cell.parts, word) for cell in at[scale])]
+    left_out = not unknown and _left_out(experiment, scale, words)
     if others:
         return f"{said}, but there are at {' and '.join(others)}: add --scale {others[0]}"
     if both:
         return f"{said}: {' and '.join(both)} are on one axis; write --only {' | '.join(both)!r} for either"
+    if left_out:
+        return f"{said}: this experiment leaves {left_out!r} out; there are {values(at[scale])}"
     named = f" ({', '.join(map(repr, unknown))} is on no axis)" if unknown else ""
     known = [one for word in unknown for one in word.split() if any(has(cell.parts, one) for cell in at[scale])]
     apart = "; separate parts by commas" if known else ""
     meant = "" if apart else next(filter(None, (_meant(word, scale, at) for word in unknown)), "")
     return f"{said}{named}{apart}; there are {values(at[scale])}{meant}"
+
+
+def _left_out(experiment: Experiment, scale: str, words: Sequence[str]) -> str:
+    """The first place that a scale is without and that has these words, whatever seed they ask for; empty if none."""
+    asked = [word for word in words if not word.strip().startswith("seed ")]
+    at = experiment.left_out(scale)
+    return next((name for name, parts in at.items() if asked and all(has(parts, word) for word in asked)), "")
 
 
 def values(cells: Iterable[Cell]) -> str:

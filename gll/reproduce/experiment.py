@@ -208,7 +208,7 @@ class Experiment:
         """Every point at this scale, seed by seed: whoever stops early has whole seeds."""
         require_name(f"scale of {self.name}", scale, self.scales)
         at = self.text["scales"][scale]
-        only, more = at.get("only", {}), at.get("axes", {})
+        only, more, left_out = at.get("only", {}), at.get("axes", {}), self.left_out(scale)
         axes = {
             axis: {name: sets for name, sets in values.items() if name in only.get(axis, values)}
             for axis, values in self.text["axes"].items()
@@ -216,7 +216,7 @@ class Experiment:
         shared = [*_flat(self.text.get("run", {})), *_flat({"options": self.text.get("options", {})})]
         for seed, *names in itertools.product(at["seeds"], *(values for values in axes.values())):
             place = tuple(zip(axes, names, strict=True))
-            if name_of(dict(place)) in at.get("without", ()):
+            if name_of(dict(place)) in left_out:
                 continue
             own = [text for axis, name in place for text in axes[axis][name]]
             late = [text for axis, name in place for text in more.get(axis, {}).get(name, ())]
@@ -225,6 +225,11 @@ class Experiment:
     def places(self) -> Iterator[dict[str, str]]:
         """Every place of the grid, whether a scale asks for it or not."""
         return _grid(self.text["axes"])
+
+    def left_out(self, scale: str) -> dict[str, list[str]]:
+        """The places that this scale is without: their names, and the parts of each."""
+        names = self.text["scales"][scale].get("without", ())
+        return {name_of(place): list(place.values()) for place in self.places() if name_of(place) in names}
 
     @contextmanager
     def named(self, point: Point) -> Iterator[None]:
