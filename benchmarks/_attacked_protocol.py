@@ -143,7 +143,7 @@ def beside_the_paper(known: Known, data: str) -> str:
                 told = "; ".join(f"{word}: {', '.join(names)}" for word, names in sorted(words.items()))
                 seeds = ", ".join(str(record["seed"]) for record in group.records[head])
                 lines.append(f"| {head} | {group.training}, {group.epochs} | {seeds} | {told} |")
-    room = f"{tolerance(known.experiment):g} points of the paper's or two standard errors of as many samples"
+    room = f"{tolerance(known.experiment):g} points of the paper's or two standard errors of the difference"
     about = f"| head | training | seeds | agree: within {room}; or lower, or higher |"
     larger = _attacked_units.told_larger(known, _groups(known, data))
     below = ["", f"<small>{larger}</small>"] if larger else []

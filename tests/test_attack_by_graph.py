@@ -60,6 +60,20 @@ def test_it_is_the_gradient_through_the_graph(run: Path, tmp_path: Path) -> None
     assert errors["own"] != errors["graph"]  # or the option would do nothing
 
 
+def test_a_folder_has_attacks_by_one_gradient(run: Path, tmp_path: Path) -> None:
+    """Those by another have the same names: its tables would take some figures from either."""
+    for first, then in (("own", "graph"), ("graph", "own")):
+        out = tmp_path / first
+        assert attack(run, *FEW, "--attacks", "fgsm", "--gradient-of", first, "--out", out).exit_code == 0
+        before = summary(out)
+        refused = attack(run, *FEW, "--attacks", "fgsm", "--gradient-of", then, "--out", out, "--resume")
+        was, now = ("None", "'graph'") if first == "own" else ("'graph'", "None")
+        assert refused.exit_code == 1
+        assert f"gradient of was {was}, is {now}" in " ".join(refused.output.split())
+        assert summary(out) == before
+        assert attack(run, *FEW, "--attacks", "fgsm", "--gradient-of", first, "--out", out, "--resume").exit_code == 0
+
+
 def test_the_surrogate_is_still_at_hand(run: Path) -> None:
     """The attack `surrogate` follows the linear layer, whatever the others follow."""
     for gradient in ("own", "graph"):

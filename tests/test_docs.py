@@ -141,3 +141,13 @@ def test_site_builds_and_needs_no_network(tmp_path: Path) -> None:
         assert not loads.search(page.read_text()), f"{page.name} loads something from the network"
     for sheet in (tmp_path / "assets").glob("**/*.css"):
         assert not re.search(r"url\(\"?https?:|@import", sheet.read_text()), f"{sheet.name} loads from the network"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_headings_stand_apart(page: Path) -> None:
+    """Below a table a heading without an empty line before it would be one more row, and its section lost."""
+    code, before = False, ""
+    for line in page.read_text(encoding="utf-8").splitlines():
+        code ^= line.startswith("```")
+        assert code or not line.startswith("#") or not before, line
+        before = line.strip() if not line.startswith("#") else ""

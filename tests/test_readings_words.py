@@ -28,7 +28,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 def verdict(module: ModuleType, root: Path) -> str:
     lines = module.attacked(module.known(root))["attacked-mnist-paper"].splitlines()
-    return next(line for line in lines if line.startswith("| GLL | natural"))
+    return next(line for line in lines if line.startswith("| linear | natural"))
 
 
 def change_larger(root: Path, **changes: Any) -> None:
@@ -41,13 +41,13 @@ def change_larger(root: Path, **changes: Any) -> None:
 
 
 def test_cw_is_judged_by_the_larger_sample(module: ModuleType, tmp_path: Path) -> None:
-    assert verdict(module, tmp_path).endswith("agree: natural, FGSM, IFGSM; higher: CW |")
+    assert verdict(module, tmp_path).endswith("agree: natural; higher: IFGSM, CW; lower: FGSM |")
     assert "judged by `more-c`" in module.attacked(module.known(tmp_path))["attacked-mnist-paper"]
     change_larger(tmp_path, lr=0.5)  # another training: it says nothing of this one
-    assert verdict(module, tmp_path).endswith("agree: natural, FGSM, IFGSM, CW |")
+    assert verdict(module, tmp_path).endswith("agree: natural, CW; higher: IFGSM; lower: FGSM |")
     assert "more-c" not in module.attacked(module.known(tmp_path))["attacked-mnist-paper"]
     shutil.rmtree(tmp_path / "more-c")
-    assert verdict(module, tmp_path).endswith("agree: natural, FGSM, IFGSM, CW |")
+    assert verdict(module, tmp_path).endswith("agree: natural, CW; higher: IFGSM; lower: FGSM |")
 
 
 def test_the_larger_sample_is_of_other_models(module: ModuleType, tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_what_units_explain_is_said_by_the_records(module: ModuleType, tmp_path:
         "nearly all of a GLL's and most of a linear layer's": (
             natural["CIFAR-10", "GLL"][1] <= 0.1 and natural["CIFAR-10", "linear"][1] < 0.3
         ),
-        "Of the linear layer on MNIST and of WNLL on CIFAR-10 they would take more than there is": (
+        "Of this linear layer on MNIST and of WNLL on CIFAR-10 they would take more than there is": (
             min(natural["MNIST", "linear"][0], natural["CIFAR-10", "WNLL"][0]) > 1
         ),
         "they could be most of it, and all of it only after robust training with a linear layer": (

@@ -287,6 +287,24 @@ def test_finished_cells_stay_and_their_arrays_go(counts: Experiment) -> None:
     assert packed_cells(file, work_on(other).cells) == [work_on(other).cells[2].title]
 
 
+def test_folders_of_this_machine_stay_here(counts: Experiment) -> None:
+    """Of a run's config: whoever goes on puts its own in their place."""
+    folder = begin(counts, work_on(counts).cells[0], 1, 10)
+    (folder / "run").mkdir(exist_ok=True)
+    lines = ['out = "/home/me/run"', "[data]", 'root = "/data"', "[warmup]", 'from = "/home/me/warm-up"', "gamma = 1.0"]
+    (folder / "run" / "config.toml").write_text("\n".join(lines) + "\n")
+    file, _ = pack(counts)
+    with tarfile.open(file) as archive:
+        (name,) = (name for name in archive.getnames() if name.endswith("run/config.toml"))
+        packed = archive.extractfile(name)
+        assert packed is not None
+        text = packed.read().decode()
+    assert "/" not in text
+    assert text.splitlines()[0] == 'out = ""'
+    assert text.splitlines()[-1] == "gamma = 1.0"
+    assert "/home/me" in (folder / "run" / "config.toml").read_text()
+
+
 def test_what_is_at_work_is_not_packed(counts: Experiment) -> None:
     cells = work_on(counts).cells
     for cell in cells[:2]:

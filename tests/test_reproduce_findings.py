@@ -87,6 +87,7 @@ def test_entries_of_the_paper_that_have_a_number_of_ours(findings: Findings) -> 
     findings.experiments["heads"].expected["values"]["vgg, gll"] = {"error": 1.0}
     assert (findings.entries("heads"), findings.entries("heads", "gll")) == ("2 of 3", "1 of 2")
     assert findings.entries("heads", "mlp", "error") == "1 of 1"
+    assert findings.entries("heads", "without mlp") == findings.entries("heads", "gll")
     with pytest.raises(ValueError, match="unknown name on an axis of heads, or figure 'gull'"):
         findings.entries("heads", "gull")
 

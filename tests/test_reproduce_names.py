@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from gll.cli import app
 from gll.reproduce.choice import chosen, why_none
 from gll.reproduce.experiment import Experiment, load_all, load_experiment
-from gll.reproduce.in_paper import having, read_places
+from gll.reproduce.in_paper import having, read_places, resolved
 from gll.reproduce.kinds import kind_of
 from gll.reproduce.listing import show_cells
 from gll.reproduce.records import read_records
@@ -102,6 +102,12 @@ def test_what_no_experiment_has_is_refused(counts: Experiment, words: list[str],
     found = CliRunner().invoke(app, ["reproduce", *words, *where])
     assert (found.exit_code, message in said(found)) == (1, True), found.output
     assert not (counts.folder / "work").exists()
+
+
+@pytest.mark.parametrize("words", ["appendix A", "section 4.5", "chapter 2"])
+def test_parts_of_the_paper_that_are_no_names(words: str) -> None:
+    with pytest.raises(ValueError, match=r"such as 'table 4' or 'appendix A\.1'"):
+        resolved([words], load_all(REAL))
 
 
 def test_every_table_of_the_paper_is_found() -> None:

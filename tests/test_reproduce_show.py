@@ -149,8 +149,17 @@ def test_it_fits_in_80_columns_and_names_the_page(tmp_path: Path, name: str) -> 
     console = Console(width=80, record=True, file=StringIO())
     show_results(load_experiment(REAL / name), None, (), tmp_path, console)
     lines = console.export_text().splitlines()
-    assert all(len(line) <= 80 and "…" not in line for line in lines if "docs/reproduce.md" not in line)
+    assert all(len(line) <= 80 and "…" not in line for line in lines if "docs/" not in line)
     assert any("docs/reproduce.md, section " in line for line in lines)
+    reasons = any("docs/claim-by-claim.md, section Where ours are worse, and why" in line for line in lines)
+    assert reasons is (name in ("fashion-toy", "emnist")), "the others are not the paper's own"
+
+
+def test_the_papers_setting_comes_first(tmp_path: Path) -> None:
+    console = Console(width=80, record=True, file=StringIO())
+    show_results(load_experiment(REAL / "adversarial"), None, ("mnist",), tmp_path, console)
+    text = console.export_text()
+    assert 0 < text.index("adversarial at full: ") < text.index("adversarial at small: ")
 
 
 def test_why_ours_differ_is_asked_elsewhere(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_what_is_worse_is_above_the_papers_deviation_at_the_largest_scale(tmp_pa
 
 
 def test_the_noise_of_so_many_samples_is_not_worse(tmp_path: Path) -> None:
-    experiment = made(tmp_path / "heads", (9.6,))
+    experiment = made(tmp_path / "heads", (10.0,))
     for samples, count in ((1000, 0), (100_000, 1)):
         text = f'{{"samples": {{"error": {samples}}}, "values": {{"gll": {{"error": [9.0, 0.1]}}}}}}'
         (experiment.folder / "expected.json").write_text(text)

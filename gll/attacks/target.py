@@ -156,6 +156,7 @@ class Target:
     ) -> nn.Module:
         """A victim; each is made once. `lent`: by the gradient that it was trained by, whatever was asked for."""
         run = run or self.run
+        lent = lent and self.request.gradient_of == GRAPH  # else it is lent as it is
         key = (str(run.directory), base, sharp, head, fast, lent)
         if key not in self._made:
             alone = Inference.INDUCTIVE if self.request.inductive else Inference.TRANSDUCTIVE
@@ -193,10 +194,11 @@ class Target:
         wanted, own = self.request.gradient_of, self.run.config.model.head
         own = "mlp" if own in PLAIN_HEADS else own
         if wanted == GRAPH and self.stand_in() is None:
-            tested = f", tested by {self.request.head_at_test}" if self.request.head_at_test else ""
+            at_test, head = self.request.head_at_test, self.run.config.model.head
+            tested = f", tested by a {at_test} head that was not trained" if at_test else ""
             raise ValueError(
-                f"--gradient-of graph is for a WNLL head, which lends itself the gradient of a linear layer: "
-                f"{self.run.directory} has a {self.run.config.model.head} head{tested}, which is attacked by its own "
+                f"--gradient-of graph is for a WNLL head, which lends itself the gradient of the linear layer it was "
+                f"trained by: {self.run.directory} was trained with head {head!r}{tested}, and is attacked by its own "
                 "gradient; leave it out"
             )
         if wanted in ("own", GRAPH, self.request.head_at_test or own):
@@ -302,6 +304,8 @@ class Target:
             "samples": len(self.images),
             "pixels": pixels.hexdigest(),
             "head at test": self.request.head_at_test,
+            # Attacks by different gradients have the same names, and columns.
+            "gradient of": self.request.gradient_of if self.request.gradient_of == GRAPH or self.aim() else None,
             "seed": self.request.seed,
         }
 

@@ -17,6 +17,7 @@
     compared                           a line for each that was run, beside the paper
     entries EXPERIMENT                 how many entries of the paper's table have a number of ours
     entries EXPERIMENT; NAME           the same of those that have this name on an axis, or are this figure
+    entries EXPERIMENT; without NAME   the same of those that have not this name on an axis
     verdicts EXPERIMENT                how many of ours agree with the paper's, are lower or higher
     worse-count                        how many are worse than the paper's, and explained or not
     worse                              what is worse than the paper's, and why (`worse.py`)
@@ -45,6 +46,7 @@ MARK = re.compile(r"(<!-- ([a-z-]+)(?: ([^>]*?))? -->).*?(<!-- end -->)", re.DOT
 SECTIONS = ("experiments", "experiment")
 NOT_RUN = "not run yet"
 NO_VALUES = "none to compare"
+WITHOUT = "without "
 # Keys of a config that decide a result, as a reader would call them; the rest of a table of settings goes by its key.
 CALLED = {
     "warmup.epochs": "warm-up, epochs",
@@ -218,13 +220,15 @@ class Findings:
         figures = experiment.text["table"]["figures"]
         known = [one for axis in experiment.text["axes"].values() for one in axis]
         for one in names:
-            require_name(f"name on an axis of {name}, or figure", one, [*known, *figures])
-        chosen = [one for one in names if one in known]  # *natural* is a training, and a figure
-        wanted = [one for one in names if one not in known] or figures
+            require_name(f"name on an axis of {name}, or figure", one.removeprefix(WITHOUT), [*known, *figures])
+        left_out = {one.removeprefix(WITHOUT) for one in names if one.startswith(WITHOUT)}
+        named = [one for one in names if not one.startswith(WITHOUT)]
+        chosen = [one for one in named if one in known]  # *natural* is a training, and a figure
+        wanted = [one for one in named if one not in known] or figures
         asked = [
             (place, figure)
             for place, values in experiment.expected["values"].items()
-            if set(chosen) <= set(place.split(", "))
+            if set(chosen) <= set(place.split(", ")) and not left_out & set(place.split(", "))
             for figure in values
             if figure in wanted
         ]

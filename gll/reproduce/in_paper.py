@@ -14,6 +14,9 @@ NUMBERED = re.compile(r"\b(table|figure)s? (\d+(?:(?:, | and | to )\d+)*)")
 LETTERED = re.compile(r"\bappendix ([A-Z]\.\d+)")
 TYPED = re.compile(r"(table|tab|figure|fig|appendix)s?[.\s_-]*(\d+|[a-z]\.?\d+)", re.IGNORECASE)
 PLAIN = re.compile(r"[a-z]\.\d+", re.IGNORECASE)
+PART = re.compile(r"(appendix|section|sec|chapter|table|figure)\b", re.IGNORECASE)
+NONE = "none"
+"""Of an experiment that has nothing to do with the paper."""
 WHOLE = {"tab": "table", "fig": "figure"}
 DRAWN = {"figure 1": "a graph learning layer beside an MLP head", "figure 2": "the two structures of a classifier"}
 """Figures of the paper that show no results."""
@@ -78,6 +81,27 @@ def asking_about(experiment: Experiment, experiments: Iterable[Experiment]) -> l
     return [one for one in experiments if one.in_paper.startswith("on ") and places & read_places(one.in_paper)]
 
 
+def said_where(experiment: Experiment) -> str:
+    """Where the paper has it, for the title of a list; an ablation and what is beyond the paper have no place there.
+
+    >>> from types import SimpleNamespace as One
+    >>> said_where(One(in_paper="table 4: CIFAR-10")), said_where(One(in_paper="on table 4: why ours differ"))
+    ('in the paper: table 4: CIFAR-10', 'not in the paper; on table 4: why ours differ')
+    >>> said_where(One(in_paper="none: beyond the paper"))
+    'not in the paper'
+    """
+    if experiment.in_paper.partition(":")[0] == NONE:
+        return "not in the paper"
+    return f"{'not in the paper; ' if experiment.in_paper.startswith('on ') else 'in the paper: '}{experiment.in_paper}"
+
+
+def _meant(name: str, experiments: Mapping[str, Experiment]) -> str:
+    """The end of a message on a name that is none: what may be meant, or what can be asked for of the paper."""
+    if PART.match(name.strip()):  # and nothing is near
+        return "; or a table, a figure or an appendix of the paper by its number, such as 'table 4' or 'appendix A.1'"
+    return did_you_mean(near(name, experiments))
+
+
 def resolved(names: Sequence[str], experiments: Mapping[str, Experiment]) -> tuple[tuple[str, ...], list[str]]:
     """Names of experiments, also for what the paper calls them: "table 4", without quotes two words, or "B.3".
 
@@ -99,6 +123,6 @@ def resolved(names: Sequence[str], experiments: Mapping[str, Experiment]) -> tup
             said.append(f"{place} of the paper is {' and '.join(called)}")
             found += [one.name for one in those]
         else:
-            require_name("experiment", name, experiments, did_you_mean(near(name, experiments)))
+            require_name("experiment", name, experiments, _meant(name, experiments))
             found.append(name)
     return tuple(dict.fromkeys(found)), said

@@ -19,6 +19,7 @@ from rich.text import Text
 
 from gll.reproduce.choice import chosen, values
 from gll.reproduce.experiment import SCALES, Cell, Experiment, require_different
+from gll.reproduce.in_paper import said_where
 from gll.reproduce.kinds import kind_of
 from gll.reproduce.records import done_records, read_record
 from gll.reproduce.state import Standing, State, grouped, standing
@@ -159,7 +160,7 @@ def show_cells(
     """
     at = {one: listing(experiment, one, only, work) for one in experiment.scales}
     text = experiment.text
-    console.print(Text(f"{experiment.name}: {text['title']} (in the paper: {experiment.in_paper})", "bold"))
+    console.print(Text(f"{experiment.name}: {text['title']} ({said_where(experiment)})", "bold"))
     console.print(_scales(at.values()))
     for one, found in at.items():
         if scale in (None, one) and found.cells:

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from gll.reproduce.choice import chosen
 from gll.reproduce.experiment import Cell, Experiment
+from gll.reproduce.in_paper import said_where
 from gll.reproduce.kinds import kind_of
 from gll.reproduce.listing import Beside, about, spans
 from gll.reproduce.records import Record, done_records
@@ -20,6 +21,7 @@ from gll.reproduce.tables import Shown, digits_of, entry, states_of
 from gll.words import counted
 
 PLACES = 12  # that are named where cells are missing
+REASONS = "Where ours are worse, and why"
 MARK = "\n<!-- experiment {} -->\n"  # as in docs/reproduce.md, see `tables.pages`
 
 
@@ -78,6 +80,11 @@ def show_run(
     if scale == "smoke":
         kept = f"; kept in {work / experiment.name / scale}; {about(experiment, scale)}" if done else ""
         console.print(Text(count + kept), soft_wrap=True)
+        others = results_scales(experiment)
+        if done and others:
+            command = f"gll reproduce {experiment.name}"
+            more = f"ours beside the paper's: {command} --show; to run it: {command} --scale {'|'.join(others)}"
+            console.print(Text(more), soft_wrap=True)
     else:
         which = f"{len(new)} of them new; kept in" if new else "none of them new; from"
         console.print(Text(f"{count}, {which} {experiment.folder / 'results.json'}"), soft_wrap=True)
@@ -110,9 +117,9 @@ def show_results(
         folders: options that say where experiments and cells lie.
         why: experiments that ask why ours differ.
     """
-    console.print(Text(f"{experiment.name}: {experiment.text['title']} (in the paper: {experiment.in_paper})", "bold"))
+    console.print(Text(f"{experiment.name}: {experiment.text['title']} ({said_where(experiment)})", "bold"))
     idle = list[str]()
-    for one in results_scales(experiment) if scale is None else (scale,):
+    for one in reversed(results_scales(experiment)) if scale is None else (scale,):  # the paper's setting first
         cells = chosen(kind_of(experiment).cells(experiment, one), words)
         done = done_records(experiment, cells, work)
         count = f"{experiment.name} at {one}: {len(done)} of {counted(len(cells), 'cell')} run"
@@ -129,6 +136,8 @@ def show_results(
         console.print(Text(line))
     if page := page_of(experiment):
         console.print(Text(f"with pictures, in words: {page}"), soft_wrap=True)
+    if experiment.is_in_paper and (reasons := page_of_reasons(experiment)):
+        console.print(Text(f"where ours are worse, and why: {reasons}"), soft_wrap=True)
     for asks in why:
         line = Beside(folders=folders).command(asks.name, ["--show"])
         console.print(Text(f"why ours differ, {asks.text['title']}: {line}"), soft_wrap=True)
@@ -161,6 +170,12 @@ def page_of(experiment: Experiment) -> str:
         return f"{page}, section {headings[-1]}" if headings else str(page)
     page = experiment.folder.parent / "README.md"
     return f"{page}, section {experiment.name}" if page.is_file() else ""
+
+
+def page_of_reasons(experiment: Experiment) -> str:
+    """The page with the reasons, and its section; empty where there is none."""
+    page = experiment.folder.parent.parent / "docs" / "claim-by-claim.md"
+    return f"{page}, section {REASONS}" if page.is_file() and f"\n## {REASONS}\n" in page.read_text("utf-8") else ""
 
 
 def _table(experiment: Experiment, cells: Sequence[Cell], done: Mapping[str, Record], new: Collection[str]) -> Table:

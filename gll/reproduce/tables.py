@@ -27,6 +27,8 @@ PAGES = ("reproduce.md", "what-we-found.md", "claim-by-claim.md")
 """Of docs/, that have numbers or tables from the records."""
 ATTACKS = {"natural": "fgsm", "FGSM": "fgsm", "IFGSM": "ifgsm", "CW": "cw-paper"}
 """By which attack a figure of the paper's table is known; *natural* is of the samples of FGSM."""
+IN_THE_PAPER = 10_000
+"""Samples that it attacks: all of the test set, of each of its data sets."""
 RADII = {" at 1x": " at ε", " at 2x": " at 2ε"}
 """Of stored figures, and how a reader would call them."""
 LINEAR_NAME = "linear"
@@ -120,13 +122,14 @@ def beside_paper(
     """Whether a mean of ours agrees with the paper's, or is lower or higher; None where there is nothing to compare.
 
     They agree within the largest of its deviation, the tolerance of expected.json and, where it is known how many
-    samples were attacked, two standard errors of two shares of so many.
+    samples were attacked, two standard errors of the difference between a share of so many and one of all, which the
+    paper attacks.
     """
     paper = experiment.paper(place, figure)
     if paper is None or not ours:
         return None
     mean = statistics.fmean(ours)
-    chance = 0.0 if samples is None else noise(mean, paper[0], samples)
+    chance = 0.0 if samples is None else noise(mean, paper[0], samples, IN_THE_PAPER)
     if abs(mean - paper[0]) <= max(tolerance(experiment), paper[1] or 0.0, chance):
         return "agree"
     return "lower" if mean < paper[0] else "higher"
@@ -255,7 +258,7 @@ def provenance(shown: Shown) -> str:
         room = tolerance(experiment)
         within = f"within its deviation or {room:g}" if room else "within its deviation, if it gives one"
         few = [shown.samples(place, figure) for place, _ in shown.found for figure in ATTACKS]
-        within += ", or two standard errors of as many samples" if any(few) else ""
+        within += ", or two standard errors" if any(few) else ""
         parts.append(f"means beside {theirs}, {within}: {found}")
     if any(figure.endswith(ALONE) for figure in experiment.text["table"]["figures"]):
         names = ", ".join(WITHOUT_GRAPH)

@@ -44,14 +44,15 @@ def relation(ours: Sequence[float], theirs: Sequence[float], samples: int) -> st
     return "lower" if away < 0 else "higher"
 
 
-def noise(one: float, other: float, samples: int) -> float:
-    """Two standard errors of the difference between two errors in percent, each of so many samples.
+def noise(one: float, other: float, samples: int, others: int | None = None) -> float:
+    """Two standard errors of the difference between two errors in percent, each of so many samples; or of `others`.
 
-    >>> round(noise(2.4, 1.29, 1000), 2), round(noise(2.4, 1.29, 10_000), 2)
-    (1.2, 0.38)
+    >>> round(noise(2.4, 1.29, 1000), 2), round(noise(2.4, 1.29, 10_000), 2), round(noise(2.4, 1.29, 1000, 10_000), 2)
+    (1.2, 0.38, 0.99)
     """
     shares = [min(max(error / 100, 0.0), 1.0) for error in (one, other)]
-    return 200 * math.sqrt(sum(share * (1 - share) for share in shares) / samples)
+    parts = zip(shares, (samples, others or samples), strict=True)
+    return 200 * math.sqrt(sum(share * (1 - share) / n for share, n in parts))
 
 
 def chance(ours: Sequence[float], theirs: Sequence[float]) -> float:
