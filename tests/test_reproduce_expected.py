@@ -536,6 +536,41 @@ def test_how_many_samples_were_attacked_is_said_and_true() -> None:
         assert {group["samples"] for group in record["more"]["summaries"]["attack"]["groups"]} == {10_000}
 
 
+def test_what_first_lines_say_of_seeds_and_of_what_was_not_run() -> None:
+    """A record that is added makes a sentence untrue that names no number of it."""
+
+    def seeds(place: str) -> int:
+        return sum(name_of(at) == place for at, _ in largest("attack-rate").found)
+
+    natural = {head: seeds(f"{head}, natural") for head in ("GLL", "linear", "WNLL")}
+    assert natural == {"GLL": 2, "linear": 3, "WNLL": 1}
+    assert seeds("linear, natural, rate 0.001") == 1
+    for words in (
+        "most of it (two seeds;",
+        "from three seeds (paper",
+        "and 2.5, by one seed.",
+        "by one seed, which also",
+    ):
+        assert words in said("attack-rate")
+    assert not any("robust" in place["training"] for place, _ in largest("attack-rate").found)
+    assert said("attack-rate").endswith("Adversarial training has not been run.")
+    shown = largest("attack-length")
+    ran = {name_of(place) for place, _ in shown.found}
+    left = {name_of(place) for place in shown.places} - ran
+    assert all("10 epochs" in place for place in ran if "robust" in place)
+    assert not any("WNLL, CIFAR-10, 150" in place for place in ran)
+    assert any("robust, 30 epochs" in place or "robust, 100" in place for place in left)
+    assert all(
+        record["values"]["worst case"] is None
+        for place, record in shown.found
+        if "150 epochs" in name_of(place) or name_of(place).startswith("GLL, 100 epochs")
+    )
+    assert (
+        "The worst case of a GLL of 100 epochs, and that of any head of 150, adversarial training for longer, and "
+        in (said("attack-length"))
+    )
+
+
 def test_noise_of_few_samples_is_no_difference() -> None:
     """CW of 4.0 % beside 3.19 %: further apart than the tolerance, and within two standard errors of 1,000 samples."""
     shown = Shown(experiment("adversarial"), "full")
