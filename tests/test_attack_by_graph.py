@@ -86,14 +86,14 @@ def test_the_surrogate_is_still_at_hand(run: Path) -> None:
 def test_heads_that_lend_themselves_no_gradient(run: Path, tmp_path: Path) -> None:
     train(new_run(tiny(tmp_path, "train.epochs=1", "train.steps=1", "model.head=gll")))
     for arguments, head in (
-        ((tmp_path / "run",), "a gll head"),
-        ((run, "--head-at-test", "gll"), "a wnll head, tested by gll"),
+        ((tmp_path / "run",), "head 'gll'"),
+        ((run, "--head-at-test", "gll"), "head 'wnll', tested by a gll head that was not trained"),
     ):
         result = attack(*arguments, *FEW, "--attacks", "fgsm", "--gradient-of", "graph", "--out", tmp_path / "out")
         said = " ".join(result.output.split())
         assert result.exit_code == 1
         assert "--gradient-of graph is for a WNLL head" in said
-        assert f"has {head}, which is attacked by its own gradient; leave it out" in said
+        assert f"was trained with {head}, and is attacked by its own gradient; leave it out" in said
         assert not (tmp_path / "out").exists()
 
 

@@ -81,9 +81,9 @@ def test_cw_of_all_samples_is_higher() -> None:
         assert beside_paper(ADVERSARIAL, name, "CW", [error], 10_000) == "higher"
         told[place["head"]] = f"{error:.2f} (paper {ADVERSARIAL.expected['values'][name]['CW']:.2f})"
     assert f"it is higher: {told['GLL']}, with a linear layer {told['linear']}" in SAID
-    place = {"data": "mnist", "head": "GLL", "training": "natural"}
-    ours = SCALES["full"].values(place, "CW")
-    assert beside_paper(ADVERSARIAL, name_of(place), "CW", ours, SCALES["full"].samples(place, "CW")) == "agree"
+    (ours,) = SCALES["full"].values({"data": "mnist", "head": "linear", "training": "natural"}, "CW")
+    of_fewer = beside_paper(ADVERSARIAL, "mnist, linear, natural", "CW", [ours], 1000)
+    assert of_fewer == "agree", "a thousand samples of another training would not show it"
 
 
 def test_an_answer_by_a_short_training_has_the_longer_one_beside_it() -> None:

@@ -81,18 +81,17 @@ def asking_about(experiment: Experiment, experiments: Iterable[Experiment]) -> l
     return [one for one in experiments if one.in_paper.startswith("on ") and places & read_places(one.in_paper)]
 
 
-def said_where(experiment: Experiment) -> str:
+def said_where(in_paper: str) -> str:
     """Where the paper has it, for the title of a list; an ablation and what is beyond the paper have no place there.
 
-    >>> from types import SimpleNamespace as One
-    >>> said_where(One(in_paper="table 4: CIFAR-10")), said_where(One(in_paper="on table 4: why ours differ"))
+    >>> said_where("table 4: CIFAR-10"), said_where("on table 4: why ours differ")
     ('in the paper: table 4: CIFAR-10', 'not in the paper; on table 4: why ours differ')
-    >>> said_where(One(in_paper="none: beyond the paper"))
+    >>> said_where("none: beyond the paper")
     'not in the paper'
     """
-    if experiment.in_paper.partition(":")[0] == NONE:
+    if in_paper.partition(":")[0] == NONE:
         return "not in the paper"
-    return f"{'not in the paper; ' if experiment.in_paper.startswith('on ') else 'in the paper: '}{experiment.in_paper}"
+    return f"{'not in the paper; ' if in_paper.startswith('on ') else 'in the paper: '}{in_paper}"
 
 
 def _meant(name: str, experiments: Mapping[str, Experiment]) -> str:

@@ -160,7 +160,7 @@ def show_cells(
     """
     at = {one: listing(experiment, one, only, work) for one in experiment.scales}
     text = experiment.text
-    console.print(Text(f"{experiment.name}: {text['title']} ({said_where(experiment)})", "bold"))
+    console.print(Text(f"{experiment.name}: {text['title']} ({said_where(experiment.in_paper)})", "bold"))
     console.print(_scales(at.values()))
     for one, found in at.items():
         if scale in (None, one) and found.cells:

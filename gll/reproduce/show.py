@@ -117,7 +117,7 @@ def show_results(
         folders: options that say where experiments and cells lie.
         why: experiments that ask why ours differ.
     """
-    console.print(Text(f"{experiment.name}: {experiment.text['title']} ({said_where(experiment)})", "bold"))
+    console.print(Text(f"{experiment.name}: {experiment.text['title']} ({said_where(experiment.in_paper)})", "bold"))
     idle = list[str]()
     for one in reversed(results_scales(experiment)) if scale is None else (scale,):  # the paper's setting first
         cells = chosen(kind_of(experiment).cells(experiment, one), words)
