@@ -71,6 +71,11 @@ def members(file: Path) -> set[str]:
         return set(tar.getnames())
 
 
+def contents(file: Path) -> dict[str, bytes]:
+    with tarfile.open(file) as tar:
+        return {one.name: kept.read() for one in tar if (kept := tar.extractfile(one)) is not None}
+
+
 def values(experiment: Experiment) -> dict[str, Any]:
     return {r["cell"]: r["values"] for r in read_records(experiment.folder / "results.json").values()}
 
@@ -109,6 +114,7 @@ def test_a_stopped_run_goes_on_elsewhere_to_the_same_numbers(tmp_path: Path, mon
     begun_files = [*run, "run/checkpoints/train.safetensors", "progress.json"]
     cells = {f"work/{warm.path}/{name}" for name in warm_files} | {f"work/{begun.path}/{name}" for name in begun_files}
     assert members(file) == {"pack.json", "experiments/tiny/results.json"} | cells
+    assert [name for name, kept in contents(file).items() if str(tmp_path).encode() in kept] == [], "stays here"
 
     taken = invoked(tmp_path / "home", "--unpack", str(file))
     assert taken.exit_code == 0, taken.output

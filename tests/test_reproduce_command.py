@@ -136,7 +136,9 @@ def test_cells_are_asked_for_by_their_parts(words: list[str], titles: list[str])
         ("cifar10", "small", "resnet18 2%", "('resnet18 2%' is on no axis); separate parts by commas; there are "),
         ("moons", "small", "seed 7", "('seed 7' is on no axis); there are head: τ = 0, τ = 0.001, "),
         ("moons", "smoke", "0.1", "there are head: τ = 0.01, softmax; seed 1"),
-        ("attack-rate", "small", "linear,robust,seed 0", "this experiment leaves 'linear, robust' out; there are "),
+        ("attack-rate", "small", "linear,robust,seed 0", "this scale leaves 'linear, robust' out; there are "),
+        ("attack-rate", "small", "linear, robust, rate 0.001", "leaves 'linear, robust, rate 0.001' out; there are "),
+        ("attack-rate", "small", "linear | mlp, robust, rate 0.001", "('mlp' is on no axis)"),
     ],
 )
 def test_where_no_cell_is_meant_the_message_says_what_there_is(name: str, scale: str, words: str, message: str) -> None:

@@ -36,7 +36,7 @@ def why_none(experiment: Experiment, scale: str, words: Sequence[str]) -> str:
     if both:
         return f"{said}: {' and '.join(both)} are on one axis; write --only {' | '.join(both)!r} for either"
     if left_out:
-        return f"{said}: this experiment leaves {left_out!r} out; there are {values(at[scale])}"
+        return f"{said}: this scale leaves {left_out!r} out; there are {values(at[scale])}"
     named = f" ({', '.join(map(repr, unknown))} is on no axis)" if unknown else ""
     known = [one for word in unknown for one in word.split() if any(has(cell.parts, one) for cell in at[scale])]
     apart = "; separate parts by commas" if known else ""

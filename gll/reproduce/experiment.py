@@ -229,7 +229,7 @@ class Experiment:
     def left_out(self, scale: str) -> dict[str, list[str]]:
         """The places that this scale is without: their names, and the parts of each."""
         names = self.text["scales"][scale].get("without", ())
-        return {name_of(place): list(place.values()) for place in self.places() if name_of(place) in names}
+        return {name_of(place): name_of(place).split(", ") for place in self.places() if name_of(place) in names}
 
     @contextmanager
     def named(self, point: Point) -> Iterator[None]:

@@ -200,7 +200,7 @@ class Run:
         with (self.directory / "metrics.jsonl").open("rb") as file:
             os.fsync(file.fileno())
             length = file.seek(0, os.SEEK_END)
-        about = {"metrics": length, "config": to_toml(self.config), "state": dict(state)}
+        about = {"metrics": length, "config": to_toml(_anywhere(self.config)), "state": dict(state)}
         save_checkpoint(self._checkpoint(name), tensors, about)
 
     def load(self, name: str) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
@@ -277,6 +277,12 @@ def differences(before: Config, now: Config) -> list[str]:
         found += [f"{field.name}.{p.name}" for p in parts if getattr(a, p.name) != getattr(b, p.name)]
         found += [field.name] if not parts and a != b else []
     return [key for key in found if key not in free and key.split(".")[0] not in free]
+
+
+def _anywhere(config: Config) -> Config:
+    """Without folders of this machine: a checkpoint goes to others, and who goes on has folders of their own."""
+    data = dataclasses.replace(config.data, root="")
+    return dataclasses.replace(config, out="", data=data, warmup=dataclasses.replace(config.warmup, from_run=""))
 
 
 def refuse_existing(directory: Path) -> None:
