@@ -274,12 +274,12 @@ SENTENCES: list[tuple[str, str, list[tuple[Any, ...]]]] = [
     ),
     (
         "attack-rate",
-        "a GLL is within half a point of the paper's under FGSM, {} (paper {}), and IFGSM, {} (paper {}),",
+        "a GLL is within half a point of the paper's under FGSM, {} (paper {}), and in the mean under IFGSM, {} (paper {}),",
         [(of, "GLL, natural", attack) for attack in ("FGSM", "IFGSM") for of in (mean, paper)],
     ),
     (
         "attack-rate",
-        "nearly twice as often under CW at c = 20, by {} (paper {}); at c = 1.9 by {}, so units would explain most",
+        "nearly twice as often under CW at c = 20, by {} (paper {}); at c = 1.9 by {}, so units would explain about three fifths of that",
         [(mean, "GLL, natural", "CW"), (paper, "GLL, natural", "CW"), (mean, "GLL, natural", "CW, c = 1.9")],
     ),
     (
@@ -546,12 +546,15 @@ def test_what_first_lines_say_of_seeds_and_of_what_was_not_run() -> None:
     assert natural == {"GLL": 2, "linear": 3, "WNLL": 1}
     assert seeds("linear, natural, rate 0.001") == 1
     for words in (
-        "most of it (two seeds;",
+        "three fifths of that (two seeds;",
         "from three seeds (paper",
         "and 2.5, by one seed.",
         "by one seed, which also",
     ):
         assert words in said("attack-rate")
+    at_20, by_units = (mean("attack-rate", "GLL, natural", figure) for figure in ("CW", "CW, c = 1.9"))
+    theirs = paper("attack-rate", "GLL, natural", "CW")
+    assert round((at_20 - by_units) / (at_20 - theirs), 1) == 0.6
     assert not any("robust" in place["training"] for place, _ in largest("attack-rate").found)
     assert said("attack-rate").endswith("Adversarial training has not been run.")
     shown = largest("attack-length")
