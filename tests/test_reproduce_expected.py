@@ -274,12 +274,12 @@ SENTENCES: list[tuple[str, str, list[tuple[Any, ...]]]] = [
     ),
     (
         "attack-rate",
-        "a GLL is within half a point of the paper's under FGSM, {} (paper {}), and in the mean under IFGSM, {} (paper {}),",
+        "within half a point of the paper's under FGSM, {} (paper {}), and in the mean under IFGSM, {} (paper {}),",
         [(of, "GLL, natural", attack) for attack in ("FGSM", "IFGSM") for of in (mean, paper)],
     ),
     (
         "attack-rate",
-        "nearly twice as often under CW at c = 20, by {} (paper {}); at c = 1.9 by {}, so units would explain about three fifths of that",
+        "twice as often under CW at c = 20, by {} (paper {}); at c = 1.9 by {}, so units would explain about three fifths",
         [(mean, "GLL, natural", "CW"), (paper, "GLL, natural", "CW"), (mean, "GLL, natural", "CW, c = 1.9")],
     ),
     (

@@ -123,7 +123,7 @@ def test_check_fails_and_tables_warn_where_a_reason_is_missing(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ('"yes"', '"maybe"', "unknown word of `explained` in .*'maybe'; choose one of yes, in part, if read otherwise, no"),
+        ('"yes"', '"maybe"', "unknown word of `explained` in .*'maybe'; choose one of yes, in part, if read other"),
         ("why =", "because =", "unknown key of a reason in .*'because'"),
         ('explained = "yes"\n', "", "has no explained"),
         ('figures = ["error"]\n', "", "has no figures"),

@@ -21,6 +21,7 @@
     verdicts EXPERIMENT                how many of ours agree with the paper's, are lower or higher
     worse-count                        how many are worse than the paper's, and explained or not
     worse                              what is worse than the paper's, and why (`worse.py`)
+    moved                              how far CW moves images, a GLL's and those of other heads (`moved.py`)
     headline, contest                  who is more robust after adversarial training: the answer, a table (`robust.py`)
 
 Parts that are an experiment's whole section (`tables.py`) are left alone. Runs and ratios are those of
@@ -36,7 +37,7 @@ from pathlib import Path
 from typing import Any, final
 
 from gll.names import require_name
-from gll.reproduce import robust
+from gll.reproduce import moved, robust
 from gll.reproduce.experiment import Experiment, ExperimentError
 from gll.reproduce.tables import PAGES, Shown, digits_of, entry, told_verdicts, tolerance
 from gll.reproduce.worse import NAME, table_of_reasons
@@ -101,6 +102,7 @@ class Findings:
             "verdicts": lambda name: told_verdicts(self._largest(name)),
             "worse": lambda: _block(self.worse()[1]),
             "worse-count": lambda: self.worse()[0],
+            "moved": lambda: _block(moved.table_of_moved(self.states)),
             "headline": lambda: robust.headline(self._largest("worst-case")),
             "contest": lambda: _block(robust.table(self._largest("worst-case"))),
         }

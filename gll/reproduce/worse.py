@@ -41,8 +41,8 @@ NUMBER = re.compile(r"\{([a-z]+) ([^{};]+);([^{};]+);([^{};]+)\}")
 
 @final
 @dataclass(frozen=True)
-class Worse:
-    """A mean of ours above the paper's.
+class Mean:
+    """A mean of ours that the paper has, too; above it, where nothing else is said.
 
     Args:
         experiment, place, figure: of which.
@@ -77,8 +77,13 @@ class Reason:
     paper: str = ""
 
 
-def worse_than_paper(states: Mapping[str, Mapping[str, Shown]]) -> Iterator[Worse]:
+def worse_than_paper(states: Mapping[str, Mapping[str, Shown]]) -> Iterator[Mean]:
     """All of them, each at the largest scale that it was run at."""
+    return (mean for mean, word in beside_the_paper(states) if word == "higher")
+
+
+def beside_the_paper(states: Mapping[str, Mapping[str, Shown]]) -> Iterator[tuple[Mean, str]]:
+    """Every mean of ours that the paper has, too, and whether it agrees, is lower or higher."""
     for scales in states.values():
         known: set[tuple[str, str]] = set()
         for shown in reversed(list(scales.values())):
@@ -91,8 +96,9 @@ def worse_than_paper(states: Mapping[str, Mapping[str, Shown]]) -> Iterator[Wors
                     if not ours or (name, figure) in known:
                         continue
                     known.add((name, figure))
-                    if beside_paper(experiment, name, figure, ours, shown.samples(place, figure)) == "higher":
-                        yield Worse(experiment, name, figure, tuple(ours))
+                    word = beside_paper(experiment, name, figure, ours, shown.samples(place, figure))
+                    if word is not None:
+                        yield Mean(experiment, name, figure, tuple(ours)), word
 
 
 def read_reasons(path: Path) -> list[Reason]:
@@ -123,10 +129,10 @@ def _named(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(name, str) for name in value)
 
 
-Matched = list[tuple[Reason, list[Worse]]]
+Matched = list[tuple[Reason, list[Mean]]]
 
 
-def matched(worse: Iterable[Worse], reasons: Iterable[Reason]) -> tuple[Matched, list[Worse], list[str]]:
+def matched(worse: Iterable[Mean], reasons: Iterable[Reason]) -> tuple[Matched, list[Mean], list[str]]:
     """Which means each reason is about; means that have none; and what reasons say in vain.
 
     A reason must be about every figure of every place that it names, and about no mean that one before it has.
@@ -174,10 +180,11 @@ def table_of_reasons(
         lines.append(_row([one], "", "no", f"*no reason is given yet (`{path.name}`)*"))
     words = ", ".join(f"{n} {word}" for word, n in counts.items() if n)
     count = sum(counts.values())
-    return (f"{counted(count, 'mean')}; explained: {words}." if count else "none."), "\n".join(lines)
+    every = sum(1 for _ in beside_the_paper(states))
+    return (f"{count} of {counted(every, 'mean')}; explained: {words}." if count else "none."), "\n".join(lines)
 
 
-def _row(about: Sequence[Worse], paper: str, explained: str, why: str) -> str:
+def _row(about: Sequence[Mean], paper: str, explained: str, why: str) -> str:
     places: dict[str, list[str]] = {}
     for w in about:
         figure = "" if w.figure == "error" else f"{w.figure} "

@@ -1,0 +1,107 @@
+"""How far CW moves images at the same c, as figure 9 of the paper plots it: a GLL's beside those of other heads.
+
+All images count, those that CW left alone with a distance of 0, as in the paper. Heads stand in a row only where they
+were trained for as many epochs, and met CW on as many images.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, final
+
+from gll.reproduce.protocol import epochs_of
+from gll.reproduce.records import Record
+from gll.reproduce.tables import Shown
+
+EXPERIMENTS = ("adversarial", "more-c", "attack-length")
+"""Those whose records have CW at the paper's values of c, or more."""
+GLL = "GLL"
+OTHERS = ("WNLL", "linear")
+AT = (20.0, 1000.0)
+"""The c of the paper's table, and the largest of its figure 9."""
+DATA = {"mnist": "MNIST", "fashionmnist": "FashionMNIST", "cifar10": "CIFAR-10"}
+
+
+@final
+@dataclass(frozen=True)
+class Row:
+    """Heads that were trained and attacked alike.
+
+    Args:
+        data, robust, epochs, images: of what, how, and on how many.
+        moved: squared distances of a head by c, from every seed.
+    """
+
+    data: str
+    robust: bool
+    epochs: int
+    images: int
+    moved: dict[str, dict[float, list[float]]] = field(default_factory=dict)
+
+    def mean(self, head: str, c: float) -> float:
+        return statistics.fmean(self.moved[head][c])
+
+    def less(self, other: str) -> tuple[list[float], list[float]]:
+        """The c at which images of a GLL are moved less than those of another head, and all c."""
+        every = sorted(self.moved[GLL].keys() & self.moved[other].keys())
+        return [c for c in every if self.mean(GLL, c) < self.mean(other, c)], every
+
+
+def rows(states: Mapping[str, Mapping[str, Shown]]) -> list[Row]:
+    """Of a GLL and at least one other head, in the order of the experiments; what has the same cells once."""
+    found: dict[tuple[str, bool, int, int], Row] = {}
+    seen = set[tuple[str, str]]()
+    for shown in (shown for name in EXPERIMENTS for shown in reversed(list(states.get(name, {}).values()))):
+        for place, record in shown.found:
+            for images, c, distance in _distances(record):
+                if (record["key"], f"{images} {c}") in seen:
+                    continue
+                seen.add((record["key"], f"{images} {c}"))
+                settings = {**record["config"], **record.get("settings", {})}
+                key = (settings["data.name"], bool(settings.get("adversarial.eps")), epochs_of(record), images)
+                by_c = found.setdefault(key, Row(*key)).moved.setdefault(place["head"], {})
+                by_c.setdefault(c, []).append(distance)
+    kept = [row for row in found.values() if GLL in row.moved and len(row.moved) > 1]
+    return sorted(kept, key=lambda row: (list(DATA).index(row.data), row.robust, -row.epochs, -row.images))
+
+
+def table_of_moved(states: Mapping[str, Mapping[str, Shown]]) -> str:
+    """A line for each row: mean squared distances at two values of c, and at how many a GLL's are the smaller."""
+    heads = (GLL, *OTHERS)
+    columns = [f"c = {c:,.0f}: {head}" for c in AT for head in heads]
+    lines = [
+        f"| data | training | images | {' | '.join(columns)} | {' | '.join(f'moved less than {o}' for o in OTHERS)} |",
+        "|---|---|---:|" + "---:|" * (len(columns) + len(OTHERS)),
+    ]
+    for row in rows(states):
+        how = f"{'robust' if row.robust else 'natural'}, {row.epochs} epochs"
+        far = [f"{row.mean(h, c):.3f}" if c in row.moved.get(h, {}) else "–" for c in AT for h in heads]
+        less = [_told(*row.less(other)) if other in row.moved else "–" for other in OTHERS]
+        lines.append(f"| {DATA[row.data]} | {how} | {row.images:,} | {' | '.join([*far, *less])} |")
+    return "\n".join(lines)
+
+
+def _told(less: Sequence[float], every: Sequence[float]) -> str:
+    """At how many values of c.
+
+    >>> _told([500.0, 1e6], [1.0, 500.0, 1e6]), _told([1.0], [1.0, 5.0])
+    ('at 2 of 3 (from 500 on)', 'at 1 of 2')
+    >>> _told([1.0, 2.0], [1.0, 2.0]), _told([], [1.0])
+    ('at all 2', 'at none of 1')
+    """
+    if not less or len(less) == len(every):
+        return f"at all {len(every)}" if less else f"at none of {len(every)}"
+    largest = list(less) == list(every[-len(less) :])
+    return f"at {len(less)} of {len(every)}" + (f" (from {less[0]:,.0f} on)" if largest else "")
+
+
+def _distances(record: Record) -> Iterator[tuple[int, float, float]]:
+    """Images, c and their mean squared distance, of every attack of the paper's CW."""
+    more: Mapping[str, Any] = record["more"]
+    for summary in [more["summary"]] if "summary" in more else more.get("summaries", {}).values():
+        for group in summary["groups"]:
+            for one in group["attacks"]:
+                if one["attack"] == "cw-paper":
+                    yield int(group["samples"]), float(one["settings"]["c"]), float(one["mean_squared_l2"])
