@@ -243,6 +243,9 @@ def _line(
     return f"| {NAMES[data]} | {whose} | {graph} | {eps} px | {seeds} | {' | '.join(cells)} | {words} |"
 
 
+CW = "a GLL resists CW: to fool it images must be moved further (in the paper: at the same c they are moved less)"
+
+
 def claims(known: Known) -> str:
     """What holds and what does not, by the records."""
     length = largest("attack-length")
@@ -252,7 +255,7 @@ def claims(known: Known) -> str:
         "it is more robust than a linear layer or an MLP, each sample alone": _answered(known, NATURAL, PAPER),
         "it is more robust than a linear layer or WNLL after the paper's training, all samples in one graph": together,
         "a small error under FGSM shows how robust a naturally trained head is": _overstated(known),
-        "a GLL resists CW: its images must be moved further to fool it": _attacked_cw.claim(known),
+        CW: _attacked_cw.claim(known),
         "a GLL has the paper's errors after the paper's adversarial training": _looks(known, ROBUST, length),
         "it is more robust than a linear layer or WNLL after that training, all samples in one graph": robust,
         "a GLL after adversarial training in earnest is more robust than a linear or an MLP head": _answered(

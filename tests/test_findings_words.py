@@ -43,7 +43,7 @@ def number(written: str) -> float:
 
 
 CLAIMS: dict[str, Callable[[], bool]] = {
-    "GLL before WNLL before MLP | **same order**": lambda: all(
+    "GLL before WNLL before MLP | **same order at one small rate**": lambda: all(
         of("cifar10", f"{network}, {labels}, GLL")
         < of("cifar10", f"{network}, {labels}, WNLL")
         < of("cifar10", f"{network}, {labels}, MLP")
@@ -56,9 +56,14 @@ CLAIMS: dict[str, Callable[[], bool]] = {
         for network in ("resnet18", "resnet20")
         for g, w, m in zip(*(by_network(head, network) for head in ("GLL", "WNLL", "MLP")), strict=True)
     ),
-    "a GLL's lead is within a point but for ResNet18 with 2 % of the labels": lambda: all(
-        abs(statistics.fmean(gll) - statistics.fmean(mlp)) < 1
-        for gll, mlp in (at_best("ResNet18: "), at_best(""), at_best("", ", 2 % of the labels"))
+    "a GLL is first with ResNet18, by less than a point but for an MLP with 2 % of the labels": lambda: all(
+        (0 < other - mean("cifar10", f"resnet18, {labels}, GLL") < 1) is ((labels, head) != ("2%", "MLP"))
+        and other > mean("cifar10", f"resnet18, {labels}, GLL")
+        for labels, rows in (("2%", ", 2 % of the labels"), ("20%", ""))
+        for head, other in (
+            ("WNLL", mean("cifar10", f"resnet18, {labels}, WNLL")),
+            ("MLP", statistics.fmean(at_best("ResNet18: ", rows)[1])),
+        )
     ),
     "WNLL ahead of both in both seeds": lambda: all(
         w < other
@@ -73,15 +78,18 @@ CLAIMS: dict[str, Callable[[], bool]] = {
             at_best("", ", 2 % of the labels")[1],
         )
     ),
-    "in both of two seeds WNLL is ahead of it with ResNet20": lambda: all(
+    "with ResNet20 WNLL is ahead of it": lambda: all(
         mean("longer", f"1,000 steps{labels}, rate 0.05, WNLL") < statistics.fmean(at_best("", labels)[0])
         for labels in ("", ", 2 % of the labels")
     ),
     "GLL ahead of an MLP in both seeds": lambda: (
         max(at_best("ResNet18: ", ", 2 % of the labels")[0]) < min(at_best("ResNet18: ", ", 2 % of the labels")[1])
     ),
-    "in a longer training the MLP ahead or level; two seeds show no more": lambda: (
-        mean("longer", "4,000 steps, rate 0.05, MLP") < mean("longer", "4,000 steps, rate 0.05, GLL") - 1
+    "and with 20 % the MLP, too, or level; two seeds show no more": lambda: (
+        max(values("longer", "1,000 steps, rate 0.05, MLP")) < min(values("longer", "1,000 steps, rate 0.05, GLL"))
+        and statistics.fmean(at_best("", ", 2 % of the labels")[1])
+        > mean("longer", "1,000 steps, 2 % of the labels, GLL")
+        and mean("longer", "4,000 steps, rate 0.05, MLP") < mean("longer", "4,000 steps, rate 0.05, GLL") - 1
         and abs(
             mean("longer", "4,000 steps, rate 0.05, 1,250 labelled a step, MLP")
             - mean("longer", "4,000 steps, rate 0.05, 1,250 labelled a step, GLL")
@@ -133,7 +141,7 @@ CLAIMS: dict[str, Callable[[], bool]] = {
         < paper("emnist", f"resnet20, {labels}, WNLL")
         for labels, best in (("2%", "GLL"), ("20%", "MLP"), ("whole", "MLP"))
     ),
-    "**with 2 % yes**, and with 20 %, too": lambda: (
+    "**beside an MLP with 2 % yes**, and with 20 %, too": lambda: (
         all(
             mean("emnist", f"resnet20, {labels}, GLL") < mean("emnist", f"resnet20, {labels}, MLP")
             for labels in ("whole", "20%", "2%")
@@ -158,14 +166,14 @@ CLAIMS: dict[str, Callable[[], bool]] = {
         abs(mean("fashion-toy", "MLP only, Adam 0.001, cosine") - mean("fashion-toy", "GLL-0, Adam 0.001, cosine"))
         < 0.5
     ),
-    "between the paper's with 480 and 2,400, ours with 156 between its 48 and 480, all classes as well as": lambda: all(
-        paper("emnist", f"resnet20, {more}, {head}", figure)
-        < mean("emnist", f"resnet20, {ours}, {at_best_rate}", figure)
-        < paper("emnist", f"resnet20, {fewer}, {head}", figure)
-        for fewer, ours, more in (("20%", "whole", "whole"), ("2%", "20%", "20%"))
-        for head, at_best_rate in (("GLL", "GLL"), ("WNLL", "WNLL"), ("MLP", "MLP at rate 0.05"))
-        for figure in ("error", "ten hardest")
-        if (head, ours, figure) != ("WNLL", "whole", "ten hardest")  # it says so
+    "ours with 780 a class lies between the paper's with 480 and 2,400, ours with 156 between its 48 and 480": lambda: (
+        all(
+            paper("emnist", f"resnet20, {more}, MLP", figure)
+            < mean("emnist", f"resnet20, {ours}, MLP at rate 0.05", figure)
+            < paper("emnist", f"resnet20, {fewer}, MLP", figure)
+            for fewer, ours, more in (("20%", "whole", "whole"), ("2%", "20%", "20%"))
+            for figure in ("error", "ten hardest")
+        )
     ),
     "and the other heads are further ahead of the paper still": lambda: (
         0 < ahead_of_the_paper("GLL") < min(ahead_of_the_paper("WNLL"), ahead_of_the_paper("MLP"))
@@ -188,7 +196,7 @@ CLAIMS: dict[str, Callable[[], bool]] = {
         < 0.2
         and mean("fashion-toy", "MLP only, SGD 0.01", "gll") > mean("fashion-toy", "GLL-0, SGD 0.01") + 1
     ),
-    "**the stall yes**": lambda: (
+    "**a stall, by a small rate**": lambda: (
         mean("fashion-toy", "MLP only, SGD 0.0003") > 3 * mean("fashion-toy", "GLL-0, SGD 0.0003")
         and mean("fashion-toy", "MLP only, SGD 0.01") < 15
     ),
@@ -207,7 +215,7 @@ CLAIMS: dict[str, Callable[[], bool]] = {
         and abs(mean("base-sets", f"{score}, LocalMax") - mean("base-sets", "random")) < 1
         for score in ("entropy", "L2")
     ),
-    "**nothing but SimCLR is needed**; small γ ruin the features": lambda: (
+    "**with so few labels nothing but SimCLR is needed**; small γ ruin the features": lambda: (
         all(mean("gamma", small) > mean("gamma", "1") + 20 for small in ("0.01", "0.25", "0.5"))
         and abs(mean("gamma", "0.99") - mean("gamma", "1")) < 1
     ),
@@ -228,7 +236,7 @@ CLAIMS: dict[str, Callable[[], bool]] = {
         for labels in ("1", "2", "5")
         for head in ("Laplace", "Poisson", "p-Laplace")
     ),
-    "by too few steps, and too few labelled images in each": lambda: (
+    "by too few steps, for most of it": lambda: (
         mean("longer", "1,000 steps, rate 0.05, GLL") > paper("cifar10", "resnet20, 20%, GLL") + 5
         and mean("longer", "4,000 steps, rate 0.05, GLL") < mean("longer", "1,000 steps, rate 0.05, GLL") - 3
         and mean("longer", "4,000 steps, rate 0.05, 1,250 labelled a step, GLL")

@@ -441,6 +441,19 @@ def test_values_of_the_paper_belong_to_cells(tiny: Experiment) -> None:
         load_experiment(tiny.folder)
 
 
+@pytest.mark.parametrize(
+    ("samples", "message"),
+    [
+        ({"tiny": {"error": 10}}, "unknown scale of the samples in expected.json 'tiny'"),
+        ({"small": {"time": 10}}, "samples 'small' has no option 'time'"),
+    ],
+)
+def test_samples_are_of_a_figure_at_a_scale(tiny: Experiment, samples: dict[str, Any], message: str) -> None:
+    (tiny.folder / "expected.json").write_text(json.dumps({"values": {}, "samples": samples}))
+    with pytest.raises(ExperimentError, match=message):
+        load_experiment(tiny.folder)
+
+
 def test_mistakes_on_the_command_line(tiny: Experiment) -> None:
     where = ["--experiments", str(tiny.folder.parent)]
     for words, message in (

@@ -279,7 +279,7 @@ SENTENCES: list[tuple[str, str, list[tuple[Any, ...]]]] = [
     ),
     (
         "attack-rate",
-        "twice as often under CW at c = 20, by {} (paper {}); at c = 1.9 by {}, so units would explain about three fifths",
+        "twice as often under CW at c = 20, by {} (paper {}); at c = 1.9 by {}, so units would explain about three",
         [(mean, "GLL, natural", "CW"), (paper, "GLL, natural", "CW"), (mean, "GLL, natural", "CW, c = 1.9")],
     ),
     (
@@ -589,6 +589,18 @@ def test_noise_of_few_samples_is_no_difference() -> None:
     more = {"summary": {**record["more"]["summary"], "groups": groups}}
     shown.found = [(place, {**record, "values": {"CW": record["values"]["CW"]}, "more": more})]
     assert verdicts(shown) == {"lower": 0, "agree": 0, "higher": 1}, "as many samples would tell"
+
+
+def test_errors_on_emnist_are_of_as_many_images_as_it_is_said() -> None:
+    """Shares of so many images: each makes a whole number of them."""
+    page = (REAL.parent / "docs" / "claim-by-claim.md").read_text(encoding="utf-8")
+    for name in ("emnist", "emnist-labels"):
+        for figure, count in (("error", 6110), ("ten hardest", 1300)):
+            assert experiment(name).samples("small", figure)[0] == count
+            found = [record["values"][figure] for _, record in Shown(experiment(name), "small").found]
+            assert found
+            assert all(error * count / 100 == pytest.approx(round(error * count / 100), abs=1e-3) for error in found)
+    assert "6,110 beside 18,800, of the ten hardest classes 1,300 beside 4,000" in " ".join(page.split())
 
 
 def test_minutes_a_cell_is_said_where_all_take_longer() -> None:

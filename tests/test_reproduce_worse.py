@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -71,8 +72,14 @@ def test_what_is_worse_is_above_the_papers_deviation_at_the_largest_scale(tmp_pa
 
 def test_the_noise_of_so_many_samples_is_not_worse(tmp_path: Path) -> None:
     experiment = made(tmp_path / "heads", (10.0,))
-    for samples, count in ((1000, 0), (100_000, 1)):
-        text = f'{{"samples": {{"error": {samples}}}, "values": {{"gll": {{"error": [9.0, 0.1]}}}}}}'
+    for samples, count in (
+        ({"small": {"error": 1000}}, 0),
+        ({"small": {"error": 100_000}}, 1),
+        ({"small": {"error": [100_000, 1000]}}, 0),  # the paper's is of few
+        ({"full": {"error": 1000}}, 1),  # known of another scale
+        ({}, 1),
+    ):
+        text = json.dumps({"samples": samples, "values": {"gll": {"error": [9.0, 0.1]}}})
         (experiment.folder / "expected.json").write_text(text)
         assert len(list(worse_than_paper(states(load_experiment(experiment.folder))))) == count
 
@@ -80,7 +87,7 @@ def test_the_noise_of_so_many_samples_is_not_worse(tmp_path: Path) -> None:
 def test_a_row_says_what_is_worse_and_why_with_numbers_from_the_records(tmp_path: Path) -> None:
     experiment = made(tmp_path / "heads", (12.0, 3.0))
     count, rows = told(experiment, REASON)
-    assert count == "1 mean; explained: 1 yes."
+    assert count == "1 of 2 means; explained: 1 yes."
     why = "by the steps: <heads|mlp|error> is another's"
     assert rows.splitlines()[2:] == [f"| table 4 | gll: **12.0** (9.0 ± 0.5) | **yes** | {why} |"]
     assert wrong(experiment, REASON) == []
@@ -94,10 +101,10 @@ def test_a_mean_without_a_reason_and_a_reason_without_a_mean_are_named(tmp_path:
     missing = "has no reason for what is worse than the paper's: heads: mlp, error **12.0** (9.0 ± 0.5)"
     assert wrong(both, REASON) == [missing]
     count, rows = told(both, REASON)
-    assert count == "2 means; explained: 1 yes, 1 no."
+    assert count == "2 of 2 means; explained: 1 yes, 1 no."
     assert rows.endswith("| mlp: **12.0** (9.0 ± 0.5) | **no** | *no reason is given yet (`reasons.toml`)* |")
     for more in (REASON.replace('["gll"]', '["gll", "mlp"]'), REASON + REASON.replace('"gll"', '"mlp"')):
-        assert (wrong(both, more), told(both, more)[0]) == ([], "2 means; explained: 2 yes.")
+        assert (wrong(both, more), told(both, more)[0]) == ([], "2 of 2 means; explained: 2 yes.")
     vain = "has a reason that is not needed, or the second of its kind: heads: gll, error"
     assert wrong(made(tmp_path / "none" / "heads", (3.0, 3.0)), REASON) == [vain]
     assert wrong(made(tmp_path / "twice" / "heads", (12.0, 3.0)), REASON + REASON) == [vain]

@@ -250,6 +250,11 @@ class Experiment:
             return None
         return (float(found[0]), float(found[1])) if isinstance(found, list) else (float(found), None)
 
+    def samples(self, scale: str, figure: str) -> tuple[int | None, int | None]:
+        """How many samples a figure is of at this scale, ours and the paper's; None where it is not said."""
+        said = self.expected.get("samples", {}).get(scale, {}).get(figure)
+        return (said[0], said[1]) if isinstance(said, list) else (said, None)
+
 
 def name_of(place: Mapping[str, str]) -> str:
     """A point as it is called in expected.json.
@@ -340,6 +345,9 @@ def _check_expected(text: Mapping[str, Any], expected: Mapping[str, Any]) -> Non
     for place, values in expected["values"].items():
         require_name("place in expected.json", place, places)
         require_options("place", place, values, text["table"]["figures"])
+    for scale, samples in expected.get("samples", {}).items():
+        require_name("scale of the samples in expected.json", scale, SCALES)
+        require_options("samples", scale, samples, text["table"]["figures"])
 
 
 def _places(text: Mapping[str, Any]) -> set[str]:

@@ -98,8 +98,14 @@ class Shown:
         """How many samples a figure of the paper's table is of: as many as were attacked, by the records, or as
         expected.json says; None where neither does."""
         found = [attacked(r["more"].get("summary", {}), figure) for at, r in self.found if at == place]
-        said = self.experiment.expected.get("samples", {}).get(figure)
+        said, _ = self.experiment.samples(self.scale, figure)
         return min((number for number in found if number is not None), default=said)
+
+    def beside_paper(self, place: Mapping[str, str], figure: str) -> str | None:
+        """Whether the mean agrees with the paper's, or is lower or higher; None where there is nothing to compare."""
+        ours, samples = self.values(place, figure), self.samples(place, figure)
+        _, theirs = self.experiment.samples(self.scale, figure)
+        return beside_paper(self.experiment, name_of(place), figure, ours, samples, theirs or IN_THE_PAPER)
 
 
 def attacked(summary: Mapping[str, Any], figure: str) -> int | None:
@@ -117,19 +123,24 @@ def attacked(summary: Mapping[str, Any], figure: str) -> int | None:
 
 
 def beside_paper(
-    experiment: Experiment, place: str, figure: str, ours: Sequence[float], samples: int | None
+    experiment: Experiment,
+    place: str,
+    figure: str,
+    ours: Sequence[float],
+    samples: int | None,
+    theirs: int = IN_THE_PAPER,
 ) -> str | None:
     """Whether a mean of ours agrees with the paper's, or is lower or higher; None where there is nothing to compare.
 
     They agree within the largest of its deviation, the tolerance of expected.json and, where it is known how many
-    samples were attacked, two standard errors of the difference between a share of so many and one of all, which the
-    paper attacks.
+    samples ours is of, two standard errors of the difference between a share of so many and one of the paper's
+    (`theirs`: all of a test set, where nothing else is said).
     """
     paper = experiment.paper(place, figure)
     if paper is None or not ours:
         return None
     mean = statistics.fmean(ours)
-    chance = 0.0 if samples is None else noise(mean, paper[0], samples, IN_THE_PAPER)
+    chance = 0.0 if samples is None else noise(mean, paper[0], samples, theirs)
     if abs(mean - paper[0]) <= max(tolerance(experiment), paper[1] or 0.0, chance):
         return "agree"
     return "lower" if mean < paper[0] else "higher"
@@ -145,8 +156,7 @@ def verdicts(shown: Shown) -> dict[str, int]:
     counts = dict.fromkeys(("lower", "agree", "higher"), 0) if shown.judged else {}
     for place in shown.places:
         for figure in experiment.text["table"]["figures"] if counts else ():
-            ours, samples = shown.values(place, figure), shown.samples(place, figure)
-            if found := beside_paper(experiment, name_of(place), figure, ours, samples):
+            if found := shown.beside_paper(place, figure):
                 counts[found] += 1
     return counts
 

@@ -30,7 +30,7 @@ from typing import Any, final
 
 from gll.names import require_name
 from gll.reproduce.experiment import Experiment, ExperimentError, name_of
-from gll.reproduce.tables import Shown, beside_paper, digits_of, entry
+from gll.reproduce.tables import Shown, digits_of, entry
 from gll.words import counted
 
 NAME = "reasons.toml"
@@ -96,7 +96,7 @@ def beside_the_paper(states: Mapping[str, Mapping[str, Shown]]) -> Iterator[tupl
                     if not ours or (name, figure) in known:
                         continue
                     known.add((name, figure))
-                    word = beside_paper(experiment, name, figure, ours, shown.samples(place, figure))
+                    word = shown.beside_paper(place, figure)
                     if word is not None:
                         yield Mean(experiment, name, figure, tuple(ours)), word
 
