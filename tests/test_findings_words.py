@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from gll.reproduce.experiment import name_of
 from gll.reproduce.verdicts import relation
 from tests.page_claims import EXPERIMENTS, FINDINGS, STATES, mean, paper, require_true, values
 
@@ -21,6 +22,12 @@ def ahead_of_the_paper(head: str) -> float:
     """Points, of ResNet18 with 2 % of the labels of CIFAR-10."""
     place = f"resnet18, 2%, {head}"
     return paper("cifar10", place) - mean("cifar10", place)
+
+
+def stalled(curve: str, epoch: int) -> list[float]:
+    """Of every seed of the MLP on FashionMNIST at the small rate, after so many epochs."""
+    found = (r for place, r in STATES["fashion-toy"]["full"].found if name_of(place) == "MLP only, SGD 0.0003")
+    return [dict(record["more"]["curves"][curve])[epoch] for record in found]
 
 
 def few(data: str, labels: str, head: str, figure: str = "error") -> float:
@@ -199,6 +206,12 @@ CLAIMS: dict[str, Callable[[], bool]] = {
     "**a stall, by a small rate**": lambda: (
         mean("fashion-toy", "MLP only, SGD 0.0003") > 3 * mean("fashion-toy", "GLL-0, SGD 0.0003")
         and mean("fashion-toy", "MLP only, SGD 0.01") < 15
+    ),
+    "for half of the epochs its loss stands still, though its error falls to 45 to 61 %": lambda: (
+        [round(of(stalled("test mlp error", 50))) for of in (min, max)] == [45, 61]
+        and len(stalled("test mlp error", 50)) == 3
+        and min(stalled("train loss", 50)) > 0.95 * max(stalled("train loss", 1))
+        and max(stalled("train loss", 100)) < 0.6 * min(stalled("train loss", 50))
     ),
     "**not on the small CNN**, yes on ResNet18": lambda: all(
         (mean("times", f"{network}, {batch}", "error gll, %") < mean("times", f"{network}, {batch}", "error mlp, %"))
