@@ -97,6 +97,26 @@ def test_heads_that_lend_themselves_no_gradient(run: Path, tmp_path: Path) -> No
         assert not (tmp_path / "out").exists()
 
 
+def test_an_eps_that_is_the_tables_needs_no_name_of_its_own(run: Path) -> None:
+    summary = {"table_eps_pixels": 0.1, "table_c": 20, "unit": 0.5}
+
+    def fgsm(error: float, eps: float) -> dict[str, Any]:
+        settings = {"eps": eps, "norm": {"name": "LInf", "scale": 1.0}}
+        return {"attack": "fgsm", "settings": settings, "error": error, "natural": 0.01}
+
+    def told(*eps: float, normalised: bool = True) -> dict[str, float | None]:
+        attacks = [fgsm(error, 0.1 * factor) for factor, error in ((1, 0.4), (2, 0.5))]
+        found = figures(
+            summary | {"groups": [{"attacks": attacks, "worst": []}]}, Request(run, eps=eps, normalised=normalised)
+        )
+        return {name: value for name, value in found.items() if value is not None}
+
+    alone = {"natural": pytest.approx(1.0), "FGSM": pytest.approx(40.0)}
+    assert told() == told(0.2) == told(0.1, normalised=False) == alone
+    assert told(0.4) == {"natural": pytest.approx(1.0), "FGSM at 1x": pytest.approx(50.0)}, "not the table's"
+    assert set(told(0.2, 0.4)) == {"natural", "FGSM at 1x", "FGSM at 2x"}
+
+
 def test_figures_of_a_part_by_its_graph_and_of_an_own_c(run: Path) -> None:
     """Each has a name of its own; what is without an attack is not told twice."""
     norm = {"name": "LInf", "scale": 1.0}

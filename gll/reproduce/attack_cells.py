@@ -6,6 +6,7 @@ One run can be attacked in several ways, on other samples or in another graph: o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -114,7 +115,8 @@ def followed_by(request: Request) -> str:
 
 
 def figures(summary: Mapping[str, Any], request: Request) -> dict[str, float | None]:
-    """Errors in percent at the ε and c of the paper's table; or, if ε were given, at each as a multiple of the first.
+    """Errors in percent at the ε and c of the paper's table; or, if other ε were given, at each as a multiple of the
+    first.
 
     A worst case over the model's own gradients alone is none. An own c of CW, given beside that of the table, has a
     figure of its own.
@@ -123,11 +125,13 @@ def figures(summary: Mapping[str, Any], request: Request) -> dict[str, float | N
 
     behind, found = followed_by(request) + graph_of(request), dict[str, float | None]()
     unit = summary["unit"] if request.normalised else 1
-    for eps in request.eps or (summary["table_eps_pixels"] / unit,):
+    of_table = summary["table_eps_pixels"] / unit
+    alone = len(request.eps) == 1 and math.isclose(request.eps[0], of_table)
+    for eps in request.eps or (of_table,):
         errors = errors_at(summary, eps * unit)
         if not in_earnest(summary, eps * unit):
             errors["worst case"] = None
-        where = f" at {eps / request.eps[0]:g}x" if request.eps else ""
+        where = f" at {eps / request.eps[0]:g}x" if request.eps and not alone else ""
         found |= {f"{name}{'' if name == 'natural' else where}{behind}": share for name, share in errors.items()}
     own_c = [c for c in request.c if c != summary["table_c"]]
     attacks = [cell for group in summary["groups"] for cell in group["attacks"] if cell["attack"] == "cw-paper"]
