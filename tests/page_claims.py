@@ -6,8 +6,9 @@ import statistics
 from collections.abc import Callable
 from pathlib import Path
 
-from gll.reproduce.experiment import load_all
+from gll.reproduce.experiment import load_all, name_of
 from gll.reproduce.findings import Findings
+from gll.reproduce.records import Record
 from gll.reproduce.tables import states_of
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -35,6 +36,16 @@ def paper(experiment: str, place: str, figure: str = "error") -> float:
     found = EXPERIMENTS[experiment].paper(place, figure)
     assert found is not None
     return found[0]
+
+
+def protocol(place: str) -> list[float]:
+    return values("adversarial", place, "worst case")
+
+
+def found(experiment: str, place: str) -> Record:
+    """The record of a place at *small*, of which there is one."""
+    (record,) = (r for p, r in STATES[experiment]["small"].found if name_of(p) == place)
+    return record
 
 
 def require_true(claim: str, shown: Callable[[], bool]) -> None:

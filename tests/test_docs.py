@@ -112,6 +112,17 @@ def test_pages_are_in_the_navigation() -> None:
     assert [page.name for page in PAGES if not re.search(rf": {page.name}$", config, re.MULTILINE)] == []
 
 
+def test_the_paper_has_a_section_of_its_own() -> None:
+    """Whoever wants to know what became of its claims finds it in one place, and from the first page."""
+    config = (ROOT / "mkdocs.yml").read_text()
+    section = re.search(r"^  - The paper:\n((?:      - .*\n)+)", config, re.MULTILINE)
+    assert section is not None
+    pages = re.findall(r": ([\w-]+\.md)$", section[1], re.MULTILINE)
+    assert pages == ["what-we-found.md", "claim-by-claim.md", "reproduce.md", "robustness-readings.md"]
+    table = (DOCS / "index.md").read_text().partition("## Where to go")[2]
+    assert {"what-we-found.md", "reproduce.md"} <= set(re.findall(r"\]\(([\w-]+\.md)\) \|$", table, re.MULTILINE))
+
+
 def test_figures_are_small() -> None:
     figures = sorted((DOCS / "figures").glob("*.png"))
     assert figures

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from io import StringIO
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from gll.reproduce.experiment import Experiment, load_all, load_experiment
 from gll.reproduce.in_paper import having, read_places, resolved
 from gll.reproduce.kinds import kind_of
 from gll.reproduce.listing import show_cells
+from gll.reproduce.parts import PARTS, Part
 from gll.reproduce.records import read_records
 from gll.reproduce.words import typed
 from tests.test_reproduce_work import COUNTS, invoked, said
@@ -61,6 +63,12 @@ def counts(tmp_path: Path) -> Experiment:
             ["again", "attacks"],
             "table 10 of the paper is `again` (the again) and `attacks` (the attacks)",
         ),
+        (["tables 1 and 3"], ["sizes"], "tables 1 and 3 of the paper are `sizes` (the sizes)"),
+        (["tables", "1", "and", "3"], ["sizes"], "tables 1 and 3 of the paper are `sizes` (the sizes)"),
+        (["tables", "1,", "3", "own"], ["sizes", "own"], "tables 1 and 3 of the paper are `sizes`"),
+        (["figures 6 to 8"], ["attacks"], "figures 6, 7 and 8 of the paper are `attacks`"),
+        (["figures", "7-9"], ["attacks"], "figures 7, 8 and 9 of the paper are `attacks`"),
+        (["figs. 9–10"], ["attacks"], "figures 9 and 10 of the paper are `attacks`"),
         (["own", "table", "3", "fig", "11", "heads"], ["own", "sizes", "heads"], "figure 11 of the paper is `heads`"),
     ],
 )
@@ -95,6 +103,19 @@ def test_a_table_of_the_paper_is_a_name(counts: Experiment, words: list[str], na
         (["attack"], "; did you mean 'attacks'?"),
         (["table"], "unknown experiment 'table'; choose one of "),
         (["sizes", "3"], "unknown experiment '3'; choose one of "),
+        (["tabel3"], "; did you mean 'table 3'?"),
+        (["sizes", "tabel", "3"], "unknown experiment 'tabel'; choose one of "),
+        (["sizes", "tabel", "3"], "; did you mean 'table 3'?"),
+        (["figrues", "6", "to", "8"], "; did you mean 'figures 6, 7 and 8'?"),
+        (["appendx b.2"], "; did you mean 'appendix B.2'?"),
+        (["size3"], "; did you mean 'sizes'?"),
+        (
+            ["tables 3 and 10"],
+            "tables 3 and 10 are not of one experiment: table 3 is `sizes`, table 10 is `again` and `attacks`; "
+            "name them apart: 'table 3' 'table 10'",
+        ),
+        (["tables", "2", "and", "3"], "no experiment is table 2 of the paper"),
+        (["tables 3 and"], "unknown experiment 'tables 3 and'; choose one of "),
     ],
 )
 def test_what_no_experiment_has_is_refused(counts: Experiment, words: list[str], message: str) -> None:
@@ -117,6 +138,144 @@ def test_every_table_of_the_paper_is_found() -> None:
         assert having(place, experiments), place
     unread = [one.name for one in experiments if one.of_paper and not read_places(one.in_paper)]
     assert unread in ([], ["few-labels"]), "of the paper's future work"
+
+
+def test_a_number_that_is_near_is_no_place_of_the_paper() -> None:
+    with pytest.raises(ValueError, match="; did you mean 'cifar10'") as found:
+        resolved(["cifar11"], load_all(REAL))
+    assert "figure" not in str(found.value)
+
+
+# A part of an experiment ----------------------------------------------------------------------------------------------
+
+PAGE = Path(__file__).parent.parent / "docs" / "reproduce.md"
+
+
+def looked(tmp_path: Path, *words: str) -> str:
+    found = CliRunner().invoke(app, ["reproduce", *words, "--experiments", str(REAL), "--work", str(tmp_path)])
+    assert found.exit_code == 0, found.output
+    return found.output
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "only"),
+    [
+        ("table 7", "times", "small-cnn"),
+        ("table 8", "times", "resnet18"),
+        ("table 9", "times", "resnet110"),
+        ("figure 6", "adversarial", "mnist"),
+        ("figure 7", "adversarial", "fashionmnist"),
+        ("figure 8", "adversarial", "cifar10"),
+        ("table 1", "parameters", "FashionMNIST CNN"),
+    ],
+)
+def test_what_is_a_part_of_an_experiment_is_that_part(tmp_path: Path, place: str, name: str, only: str) -> None:
+    """As if --only had been given, which is said; and within it a --only of one's own."""
+    for look in ("--show", "--list"):
+        found, plain = looked(tmp_path, place, look), looked(tmp_path, name, "--only", only, look)
+        assert found.endswith(plain), look
+        assert plain != looked(tmp_path, name, look)
+        quoted = f"'{only}'" if " " in only else only
+        assert found.splitlines()[0].endswith(f": --only {quoted}")
+    more = ("--only", "seed 0", "--show")
+    assert looked(tmp_path, place, *more).endswith(looked(tmp_path, name, "--only", f"seed 0, {only}", "--show"))
+
+
+@pytest.mark.parametrize(("place", "figure"), [("table 5", "error"), ("table 6", "ten hardest")])
+def test_a_table_of_one_figure_shows_that(tmp_path: Path, place: str, figure: str) -> None:
+    """A cell has all figures: what is run or listed is the same."""
+    whole, found = (looked(tmp_path, name, "--show").splitlines() for name in ("emnist", place))
+    assert found[0].endswith(f"(EMNIST, and its ten hardest classes), of which --show has '{figure}' alone")
+    numbers = {name: [line for line in whole if f" {name} " in line and " ± " in line] for name in ("error", figure)}
+    rows = [line for line in found if " ± " in line]
+    assert len(rows) == len(numbers[figure]) > 0
+    assert all(f" {figure} " in line for line in rows)
+    assert looked(tmp_path, place, "--list").endswith(looked(tmp_path, "emnist", "--list"))
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "only"),
+    [
+        (["figure 7", "figure 6"], "adversarial", "fashionmnist | mnist"),
+        (["figures 6, 7"], "adversarial", "mnist | fashionmnist"),
+        (["figures 6 to 8"], "adversarial", ""),
+        (["figure 6", "table 10"], "adversarial", ""),
+        (["adversarial", "figure 6"], "adversarial", ""),
+        (["tables 5 and 6"], "emnist", ""),
+        (["figure 6", "--only", "mnist, GLL, natural, seed 0"], "adversarial", "mnist, GLL, natural, seed 0"),
+    ],
+)
+def test_parts_are_put_together(tmp_path: Path, words: list[str], name: str, only: str) -> None:
+    """All of them, or a whole title, are as they were without."""
+    plain = looked(tmp_path, name, "--show", "--only", only)
+    assert looked(tmp_path, *words, "--show").endswith(plain)
+
+
+def test_a_part_is_of_its_own_experiment_alone() -> None:
+    found = resolved(["figure 6", "cifar10"], load_all(REAL))
+    assert (found.names, found.parts) == (("adversarial", "cifar10"), {"adversarial": Part(("mnist",))})
+
+
+@pytest.fixture
+def times(counts: Experiment) -> Experiment:
+    """Of networks that are counted in place of timed; at smoke there is the first of them alone."""
+    text = COUNTS.replace('"none"', '"tables 7 to 9: times"').replace("first =", "small-cnn =")
+    text = text.replace("second =", "resnet18 =").replace("digits-cnn", "vgg11").replace(
+        "[scales.smoke]\n", '[scales.smoke]\nonly = { network = ["small-cnn"] }\n'
+    )  # fmt: skip
+    folder = counts.folder.parent / "times"
+    folder.mkdir()
+    (folder / "config.toml").write_text(text.strip())
+    return load_experiment(folder)
+
+
+@pytest.mark.parametrize(
+    ("words", "titles"),
+    [
+        (["table 7"], ["small-cnn, seed 0", "small-cnn, seed 1"]),
+        (["table 8", "--only", "seed 1"], ["resnet18, seed 1"]),
+        (["table 8", "--only", "resnet18, seed 0"], ["resnet18, seed 0"]),
+        (["table 8", "--jobs", "2"], ["resnet18, seed 0", "resnet18, seed 1"]),
+        (["tables 7 and 8", "--only", "seed 0"], ["small-cnn, seed 0", "resnet18, seed 0"]),
+    ],
+)
+def test_a_part_is_run_alone(times: Experiment, words: list[str], titles: list[str]) -> None:
+    where = ["--experiments", str(times.folder.parent), "--work", str(times.folder / "work"), "--device", "cpu"]
+    found = CliRunner().invoke(app, ["reproduce", *words, "--scale", "small", *where])
+    assert found.exit_code == 0, found.output
+    assert sorted(record["cell"] for record in read_records(times.folder / "results.json").values()) == sorted(titles)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["table 8"], "no cell of times at smoke is resnet18, but there are at small: add --scale small"),
+        (["table 8", "--only", "small-cnn", "--show"], "no cell of times at small is small-cnn, resnet18: "),
+        (["table 8", "--only", "small-cnn", "--pack", "carried.tar.gz"], "at small is small-cnn, resnet18: "),
+    ],
+)
+def test_what_a_part_has_not_is_said(times: Experiment, words: list[str], message: str) -> None:
+    where = ["--experiments", str(times.folder.parent), "--work", str(times.folder / "work")]
+    found = CliRunner().invoke(app, ["reproduce", *words, *where])
+    assert (found.exit_code, message in said(found)) == (1, True), found.output
+
+
+def test_parts_are_those_of_the_page() -> None:
+    """Its table counts the entries of each place; what it counts is what is shown."""
+    counted = dict[str, Part]()
+    for line in PAGE.read_text(encoding="utf-8").splitlines():
+        row = re.match(
+            r"\| ((?:table|figure) \d+) \|.*?<!-- (?:entries|status) ([\w-]+); (?!without )([^;]+?) -->", line
+        )
+        if row is not None:
+            figures = load_experiment(REAL / row[2]).text["table"]["figures"]
+            counted[f"{row[1]} {row[2]}"] = Part(figures=(row[3],)) if row[3] in figures else Part((row[3],))
+    assert counted == {f"{place} {name}": part for name, parts in PARTS.items() for place, part in parts.items()}
+
+
+def test_help_says_what_may_be_a_name() -> None:
+    text = said(CliRunner().invoke(app, ["reproduce", "--help"], env={"COLUMNS": "200"}))
+    assert "names of the paper: 'table 4', 'figures 6 to 8', B.3" in text
 
 
 # Words of --only that are on no axis ----------------------------------------------------------------------------------

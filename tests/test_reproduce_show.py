@@ -14,7 +14,9 @@ from gll.cli import app
 from gll.reproduce.experiment import Experiment, load_all, load_experiment
 from gll.reproduce.in_paper import asking_about
 from gll.reproduce.show import page_of, show_list, show_results
+from gll.reproduce.tables import states_of, told_verdicts
 from gll.reproduce.work import Work
+from gll.reproduce.worse import read_reasons
 from tests.test_reproduce_list import files
 from tests.test_reproduce_work import COUNTS, invoked, said, written
 
@@ -107,6 +109,56 @@ def test_what_does_not_go_together_is_refused(counts: Experiment, words: list[st
     assert (found.exit_code, message in said(found)) == (1, True), found.output
 
 
+# How many are as the paper's -------------------------------------------------------------------------------------------
+
+VERDICT = "means beside"
+
+
+@pytest.fixture
+def judged(tmp_path: Path) -> Experiment:
+    """The paper has the number of one network, and another of the other."""
+    written(tmp_path, COUNTS)
+    values = {"values": {"first": {"total": 54618}, "second": {"total": 1}}}
+    (tmp_path / "experiments" / "counts" / "expected.json").write_text(json.dumps(values))
+    text = COUNTS.replace('["total"] }', '["total"], better = "exact" }')
+    return written(tmp_path, text.replace('"none"', '"table 3"'))
+
+
+def test_a_run_says_how_many_are_as_the_papers(judged: Experiment) -> None:
+    """In a line below the table, of what it shows."""
+    assert "means beside the paper's: 1 agree" in said(invoked(judged, "--scale", "small", "--only", "first"))
+    assert "means beside the paper's: 1 higher" in said(invoked(judged, "--scale", "small")), "of what is new"
+    whole = said(invoked(judged, "--scale", "small"))
+    assert whole.endswith("means beside the paper's: 1 agree, 1 higher")
+    assert whole.count(VERDICT) == 1
+    assert VERDICT not in said(invoked(judged)), "the numbers of smoke mean nothing"
+
+
+def test_show_says_it_of_what_it_shows(judged: Experiment) -> None:
+    invoked(judged, "--scale", "small", "--only", "seed 0")
+    assert "means beside the paper's: 1 agree, 1 higher not run: " in said(invoked(judged, "--show"))
+    assert "means beside the paper's: 1 higher not run: " in said(invoked(judged, "--show", "--only", "second"))
+    text = (judged.folder / "config.toml").read_text().replace('"table 3"', '"none: of my own"')
+    (judged.folder / "config.toml").write_text(text)
+    assert "means beside what is expected: 1 agree, 1 higher" in said(invoked(judged, "--show"))
+
+
+def test_what_is_not_judged_has_no_verdict(counts: Experiment) -> None:
+    assert VERDICT not in said(invoked(counts, "--show"))
+    assert VERDICT not in said(invoked(counts, "--scale", "small"))
+
+
+@pytest.mark.parametrize("name", ["parameters", "adversarial", "cifar10", "emnist", "times", "worst-case"])
+def test_the_verdict_is_that_of_the_pages(tmp_path: Path, name: str) -> None:
+    experiment = load_experiment(REAL / name)
+    console = Console(width=80, record=True, file=StringIO())
+    show_results(experiment, None, (), tmp_path, console)
+    lines = [line.strip() for line in console.export_text().splitlines() if VERDICT in line]
+    told = [told_verdicts(shown) for shown in reversed(states_of(experiment).values())]
+    assert lines == [f"means beside the paper's: {words}" for words in told if words]
+    assert bool(lines) is (name in ("parameters", "adversarial", "cifar10"))
+
+
 # Where it is named ----------------------------------------------------------------------------------------------------
 
 
@@ -153,6 +205,18 @@ def test_it_fits_in_80_columns_and_names_the_page(tmp_path: Path, name: str) -> 
     assert any("docs/reproduce.md, section " in line for line in lines)
     reasons = any("docs/claim-by-claim.md, section Where ours are worse, and why" in line for line in lines)
     assert reasons is (name in ("fashion-toy", "emnist")), "the others are not the paper's own"
+
+
+def test_reasons_are_named_where_there_are_some(tmp_path: Path) -> None:
+    """The page says nothing of an experiment without one."""
+    known = {reason.experiment for reason in read_reasons(REAL / "reasons.toml")}
+    named = set()
+    for name, experiment in load_all(REAL).items():
+        console = Console(width=80, record=True, file=StringIO())
+        show_results(experiment, None, (), tmp_path, console)
+        named |= {name} if "where ours are worse, and why: " in console.export_text() else set()
+    assert named == known
+    assert {"cifar10", "more-c"} <= named, "but neither parameter counts nor times"
 
 
 def test_the_papers_setting_comes_first(tmp_path: Path) -> None:
