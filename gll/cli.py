@@ -445,7 +445,11 @@ class ScaleName(enum.StrEnum):
 @app.command()
 def reproduce(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="Experiments (see --list), or 'table 4'.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME]...",
+            help="Experiments (see --list), or names of the paper: 'table 4', 'figures 6 to 8', B.3.",
+        ),
     ] = None,
     scale: Annotated[
         ScaleName | None, typer.Option(help="Seconds; minutes a cell on a GPU; the paper's.", show_default="smoke")

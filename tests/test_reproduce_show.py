@@ -109,7 +109,7 @@ def test_what_does_not_go_together_is_refused(counts: Experiment, words: list[st
     assert (found.exit_code, message in said(found)) == (1, True), found.output
 
 
-# How many are as the paper's -------------------------------------------------------------------------------------------
+# How many are as the paper's ------------------------------------------------------------------------------------------
 
 VERDICT = "means beside"
 

@@ -21,6 +21,18 @@ def chosen(cells: Iterable[Cell], words: Sequence[str]) -> list[Cell]:
     return titled or asked
 
 
+def within(words: Sequence[str], part: str) -> tuple[str, ...]:
+    """Words of --only, in a part of an experiment: its word stands behind, unless one of them is of the same names.
+
+    (A whole title has one of the names; with a word behind it would be none, and be other cells, too.)
+
+    >>> within(["GLL"], "mnist | cifar10"), within(["mnist", "GLL", "seed 0"], "mnist"), within(["GLL"], "")
+    (('GLL', 'mnist | cifar10'), ('mnist', 'GLL', 'seed 0'), ('GLL',))
+    """
+    inside = not part or any(has(part.split("|"), word) for word in words if "|" not in word)
+    return (*words,) if inside else (*words, part)
+
+
 def why_none(experiment: Experiment, scale: str, words: Sequence[str]) -> str:
     """A message for words that no cell of a scale has: where there are such cells, and what can be asked for."""
     kind = kind_of(experiment)

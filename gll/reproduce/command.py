@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, final
 
@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.text import Text
 
 from gll.names import require_name
-from gll.reproduce.choice import chosen, why_none
+from gll.reproduce.choice import chosen, why_none, within
 from gll.reproduce.experiment import SCALES, Experiment, ExperimentError, load_all
 from gll.reproduce.in_paper import asking_about, resolved
 from gll.reproduce.kinds import kind_of
@@ -24,6 +24,7 @@ from gll.reproduce.limit import Limit, where_stopped
 from gll.reproduce.listing import Beside, show_cells
 from gll.reproduce.merge import merge, put_all_back
 from gll.reproduce.pack import Choice, pack
+from gll.reproduce.parts import Part
 from gll.reproduce.show import results_scales, show_list, show_results, show_run
 from gll.reproduce.tables import pages
 from gll.reproduce.unpack import unpack
@@ -40,7 +41,10 @@ PARENT = "GLL_REPRODUCE_PARENT"  # the process that shares its work with this on
 @final
 @dataclass(frozen=True)
 class Request:
-    """What was asked for: the options of the command, see `gll reproduce --help`."""
+    """What was asked for: the options of the command, see `gll reproduce --help`.
+
+    `parts` are of those experiments that were asked for by a table or figure of the paper which is a part of them.
+    """
 
     names: tuple[str, ...]
     scale: str | None = None
@@ -61,6 +65,15 @@ class Request:
     experiments: Path = Path("experiments")
     work: Path = Path("out/reproduce")
     results: bool = False
+    parts: Mapping[str, Part] = field(default_factory=dict, hash=False)
+
+    def part_of(self, name: str) -> Part:
+        """What was asked for of an experiment; all of it, if nothing else was said."""
+        return self.parts.get(name, Part())
+
+    def only_of(self, name: str) -> tuple[str, ...]:
+        """The words of --only for an experiment, with those of the part that was asked for."""
+        return within(self.only, self.part_of(name).only)
 
     @property
     def cells_asked(self) -> bool:
@@ -153,14 +166,14 @@ def run_reproduce(request: Request, console: Console) -> int:
     exit code.
     """
     experiments = load_all(request.experiments)
-    names, found = resolved(request.names, experiments)
-    request = replace(request, names=names)
+    found = resolved(request.names, experiments)
+    request = replace(request, names=found.names, parts=found.parts)
     pages_too = request.tables or request.figures or request.check
     carried = request.merge or request.pack or request.unpack
     if not (request.cells_asked or request.show or carried or pages_too):
         raise ExperimentError(f"say which experiment: {', '.join(experiments)}; or --list, or --all")
     require_sense(request)
-    for said in found:
+    for said in found.said:
         console.print(Text(said), soft_wrap=True)
     if request.show and not request.cells_asked:
         show_list(experiments, console)
@@ -173,7 +186,8 @@ def run_reproduce(request: Request, console: Console) -> int:
         return 0
     if request.pack is not None:
         named = {name: experiments[name] for name in request.names or experiments}
-        pack(Choice(named, request.scale, request.only, request.work), request.pack, request.limit_mb, console)
+        only = {name: request.only_of(name) for name in named}
+        pack(Choice(named, request.scale, only, request.work), request.pack, request.limit_mb, console)
         return 0
     if request.merge is not None or request.unpack is not None:
         _take(experiments, request, console)
@@ -258,12 +272,13 @@ def look(
             require_name(f"scale of {name}", request.scale, experiment.scales)
         usual = results_scales(experiment) if request.results else experiment.scales
         scales = usual if request.scale is None else (request.scale,)
-        if any(chosen(kind_of(experiment).cells(experiment, scale), request.only) for scale in scales):
+        words = request.only_of(name)
+        if any(chosen(kind_of(experiment).cells(experiment, scale), words) for scale in scales):
             show(experiment)
             found = True
         else:
             none = f"{name} has {SCALES[0]} alone, whose figures mean nothing: there is nothing to show"
-            nothing.append(why_none(experiment, scales[-1], request.only) if scales else none)
+            nothing.append(why_none(experiment, scales[-1], words) if scales else none)
     if not found:
         raise ExperimentError("; ".join(nothing))
     for said in nothing if request.names else ():
@@ -275,7 +290,7 @@ def list_cells(experiments: Mapping[str, Experiment], request: Request, console:
 
     def show(experiment: Experiment) -> None:
         beside = Beside(request.words(), request.folders(), request.jobs)
-        show_cells(experiment, request.scale, request.only, request.work, console, beside)
+        show_cells(experiment, request.scale, request.only_of(experiment.name), request.work, console, beside)
 
     look(experiments, request, console, show)
 
@@ -285,7 +300,8 @@ def show_all_results(experiments: Mapping[str, Experiment], request: Request, co
 
     def show(experiment: Experiment) -> None:
         why = asking_about(experiment, experiments.values())
-        show_results(experiment, request.scale, request.only, request.work, console, request.folders(), why)
+        words, those = request.only_of(experiment.name), request.part_of(experiment.name).shown(experiment)
+        show_results(those, request.scale, words, request.work, console, request.folders(), why)
 
     look(experiments, request, console, show)
 
@@ -335,11 +351,11 @@ def works_of(experiments: Mapping[str, Experiment], request: Request, console: C
     names = [n for n, e in experiments.items() if scale in e.scales] if request.every else request.names
     for name in dict.fromkeys(names):
         require_name(f"scale of {name}", scale, experiments[name].scales)
-        work = Work(experiments[name], scale, request.work, request.device, Reporter(console), request.only)
-        if chosen(work.cells, request.only):
+        work = Work(experiments[name], scale, request.work, request.device, Reporter(console), request.only_of(name))
+        if chosen(work.cells, work.only):
             works.append(work)
         else:
-            nothing.append(why_none(work.experiment, scale, request.only))
+            nothing.append(why_none(work.experiment, scale, work.only))
     if not works:
         raise ExperimentError("; ".join(nothing))
     for said in nothing:

@@ -1,25 +1,53 @@
-"""Tables, figures and appendices of the paper, and the experiments that have them: "table 4" is a name, too."""
+"""Tables, figures and appendices of the paper, and the experiments that have them: "table 4" is a name, too.
+
+One that shows a part of an experiment stands for that part alone (`parts.py`).
+"""
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from string import ascii_lowercase
+from typing import final
 
 from gll.names import require_name
 from gll.reproduce.experiment import Experiment, ExperimentError
+from gll.reproduce.parts import Part, part_of
 from gll.reproduce.words import near
 from gll.words import did_you_mean
 
 NUMBERED = re.compile(r"\b(table|figure)s? (\d+(?:(?:, | and | to )\d+)*)")
 LETTERED = re.compile(r"\bappendix ([A-Z]\.\d+)")
-TYPED = re.compile(r"(table|tab|figure|fig|appendix)s?[.\s_-]*(\d+|[a-z]\.?\d+)", re.IGNORECASE)
+NUMBERS = r"\d{1,3}(?:\s*(?:,\s*and|,|and|&|to|-|–)\s*\d{1,3})*"
+TYPED = re.compile(rf"(table|tab|figure|fig|appendix)s?[.\s_-]*({NUMBERS}|[a-z]\.?\d+)", re.IGNORECASE)
 PLAIN = re.compile(r"[a-z]\.\d+", re.IGNORECASE)
 PART = re.compile(r"(appendix|section|sec|chapter|table|figure)\b", re.IGNORECASE)
 NONE = "none"
 """Of an experiment that has nothing to do with the paper."""
 WHOLE = {"tab": "table", "fig": "figure"}
+SPELLED = ("table", "tables", "figure", "figures", "appendix")
+SLIP = 0.7
+"""How like one of these a word must be to be a slip of the finger; "cifar" and "figure" are not so alike."""
 DRAWN = {"figure 1": "a graph learning layer beside an MLP head", "figure 2": "the two structures of a classifier"}
 """Figures of the paper that show no results."""
+
+
+@final
+@dataclass(frozen=True)
+class Named:
+    """What names have come to.
+
+    Args:
+        names: of experiments, each once.
+        said: what to say of those that were found by the paper.
+        parts: by experiment, of those that were asked for in part.
+    """
+
+    names: tuple[str, ...]
+    said: tuple[str, ...] = ()
+    parts: Mapping[str, Part] = field(default_factory=dict, hash=False)
 
 
 def read_places(text: str) -> set[str]:
@@ -32,30 +60,41 @@ def read_places(text: str) -> set[str]:
     """
     named = text.partition(":")[0]
     found = {f"appendix {place}" for place in LETTERED.findall(named)}
-    for what, numbers in NUMBERED.findall(named):
-        for span in re.split(", | and ", numbers):
-            first, _, last = span.partition(" to ")
-            found |= {f"{what} {number}" for number in range(int(first), int(last or first) + 1)}
-    return found
+    return found | {f"{what} {number}" for what, text in NUMBERED.findall(named) for number in _numbers(text)}
 
 
-def typed_place(words: str) -> str:
-    """A place of the paper as `read_places` writes it; empty where the words name none.
+def _numbers(text: str) -> list[int]:
+    """Each of several, in the order named.
 
-    >>> typed_place("Table 4"), typed_place("fig.7"), typed_place("appendix-a1"), typed_place("cifar10")
-    ('table 4', 'figure 7', 'appendix A.1', '')
-    >>> typed_place("B.3"), typed_place("b3")
-    ('appendix B.3', '')
+    >>> _numbers("5 and 6"), _numbers("6 to 8, and 10"), _numbers("7-9")
+    ([5, 6], [6, 7, 8, 10], [7, 8, 9])
+    """
+    found = dict[int, None]()
+    for span in re.split(",|and|&", text):
+        ends = [int(number) for number in re.findall(r"\d+", span)]
+        found |= dict.fromkeys(range(min(ends), max(ends) + 1) if ends else ())
+    return list(found)
+
+
+def typed_places(words: str) -> list[str]:
+    """Places of the paper as `read_places` writes them; none where the words name none.
+
+    >>> typed_places("Table 4"), typed_places("fig.7"), typed_places("appendix-a1"), typed_places("cifar10")
+    (['table 4'], ['figure 7'], ['appendix A.1'], [])
+    >>> typed_places("B.3"), typed_places("b3")
+    (['appendix B.3'], [])
+    >>> typed_places("tables 5 and 6"), typed_places("figs. 6-8")
+    (['table 5', 'table 6'], ['figure 6', 'figure 7', 'figure 8'])
     """
     if PLAIN.fullmatch(words.strip()):
-        return f"appendix {words.strip().upper()}"
+        return [f"appendix {words.strip().upper()}"]
     found = TYPED.fullmatch(words.strip())
     if found is None:
-        return ""
-    what, number = found[1].lower(), found[2].upper()
-    if number.isdigit():
-        return f"{WHOLE.get(what, what)} {int(number)}"
-    return f"{WHOLE.get(what, what)} {number[0]}.{number[1:].lstrip('.')}"
+        return []
+    what, text = WHOLE.get(found[1].lower(), found[1].lower()), found[2].upper()
+    if text[0].isdigit():
+        return [f"{what} {number}" for number in _numbers(found[2].lower())]
+    return [f"{what} {text[0]}.{text[1:].lstrip('.')}"]
 
 
 def having(place: str, experiments: Iterable[Experiment]) -> list[Experiment]:
@@ -73,6 +112,48 @@ def having(place: str, experiments: Iterable[Experiment]) -> list[Experiment]:
             f"no experiment is {place} of the paper; gll reproduce --list says where the paper has each of them"
         )
     return found
+
+
+def having_all(places: Sequence[str], experiments: Iterable[Experiment]) -> list[Experiment]:
+    """The experiments that are all of these.
+
+    Raises:
+        ExperimentError: they are not of the same ones: what would be shown is not one thing.
+    """
+    known = list(experiments)
+    owners: dict[tuple[str, ...], list[str]] = {}
+    for place in places:
+        owners.setdefault(tuple(one.name for one in having(place, known)), []).append(place)
+    if len(owners) > 1:
+        told = [f"{_is(some)} {_and([f'`{name}`' for name in names])}" for names, some in owners.items()]
+        apart = " ".join(repr(_together(some)) for some in owners.values())
+        raise ExperimentError(
+            f"{_together(places)} are not of one experiment: {', '.join(told)}; name them apart: {apart}"
+        )
+    return having(places[0], known)
+
+
+def _together(places: Sequence[str]) -> str:
+    """Several places in a few words.
+
+    >>> _together(["table 4"]), _together(["figure 6", "figure 7", "figure 8"])
+    ('table 4', 'figures 6, 7 and 8')
+    """
+    what, _, first = places[0].partition(" ")
+    return f"{what}s {_and([first, *(one.split()[1] for one in places[1:])])}" if len(places) > 1 else places[0]
+
+
+def _is(places: Sequence[str], of: str = "") -> str:
+    return f"{_together(places)}{of} {'are' if len(places) > 1 else 'is'}"
+
+
+def _and(words: Sequence[str]) -> str:
+    """A list in words.
+
+    >>> _and(["a"]), _and(["a", "b", "c"])
+    ('a', 'a, b and c')
+    """
+    return " and ".join([*([", ".join(words[:-1])] if words[:-1] else []), words[-1]])
 
 
 def asking_about(experiment: Experiment, experiments: Iterable[Experiment]) -> list[Experiment]:
@@ -94,34 +175,73 @@ def said_where(in_paper: str) -> str:
     return f"{'not in the paper; ' if in_paper.startswith('on ') else 'in the paper: '}{in_paper}"
 
 
-def _meant(name: str, experiments: Mapping[str, Experiment]) -> str:
-    """The end of a message on a name that is none: what may be meant, or what can be asked for of the paper."""
-    if PART.match(name.strip()):  # and nothing is near
+def _meant(words: Sequence[str], experiments: Mapping[str, Experiment]) -> str:
+    """The end of a message on a name that is none: what may be meant, or what can be asked for of the paper.
+
+    Args:
+        words: the name, and those behind it: without quotes "tabel 4" is two.
+        experiments: that there are.
+    """
+    if PART.match(words[0].strip()):  # and nothing is near
         return "; or a table, a figure or an appendix of the paper by its number, such as 'table 4' or 'appendix A.1'"
-    return did_you_mean(near(name, experiments))
+    _, places = _first(words, lambda text: typed_places(_respelled(text)))
+    there = {place for one in experiments.values() if one.is_in_paper for place in read_places(one.in_paper)}
+    return did_you_mean([_together(places)] if places and there.issuperset(places) else near(words[0], experiments))
 
 
-def resolved(names: Sequence[str], experiments: Mapping[str, Experiment]) -> tuple[tuple[str, ...], list[str]]:
+def _respelled(text: str) -> str:
+    """With its first word as it is spelled, if that was a slip.
+
+    >>> _respelled("tabel4"), _respelled("Figrues 6 to 8"), _respelled("cifar11")
+    ('table4', 'figures 6 to 8', 'cifar11')
+    """
+    text = text.strip().lower()
+    rest = text.lstrip(ascii_lowercase)
+    word = text.removesuffix(rest)
+    return next(iter(difflib.get_close_matches(word, SPELLED, n=1, cutoff=SLIP)), word) + rest
+
+
+def _first(words: Sequence[str], read: Callable[[str], list[str]]) -> tuple[int, list[str]]:
+    """As many of the first words as name places of the paper together, and these; none of them where none do."""
+    for number in range(len(words), 0, -1):
+        if places := read(" ".join(words[:number])):
+            return number, places
+    return 0, []
+
+
+def resolved(names: Sequence[str], experiments: Mapping[str, Experiment]) -> Named:
     """Names of experiments, also for what the paper calls them: "table 4", without quotes two words, or "B.3".
 
-    Returns:
-        The names, each once, and what to say of those that were found by the paper.
+    An experiment that is asked for in several ways is asked for in all of them: all of it, if by its own name.
 
     Raises:
         ValueError: there is no such experiment, and which one may be meant.
     """
-    found, said, left = list[str](), list[str](), list(names)
+    asked = list(_asked(names, experiments))
+    parts: dict[str, Part] = {}
+    for places, those in asked:
+        for one in those:
+            part = part_of(one, places)
+            parts[one.name] = (parts.get(one.name, part) | part).within(one)
+    said = [_said(places, those, parts) for places, those in asked if places]
+    chosen = {name: part for name, part in parts.items() if part != Part()}
+    return Named(tuple(parts), tuple(dict.fromkeys(said)), chosen)
+
+
+def _asked(names: Sequence[str], experiments: Mapping[str, Experiment]) -> Iterator[tuple[list[str], list[Experiment]]]:
+    """What was typed, one after the other: places of the paper, none for the name of an experiment, and whose."""
+    left = list(names)
     while left:
-        name = left.pop(0)
-        place = "" if name in experiments else typed_place(name)
-        if not place and name not in experiments and left and (place := typed_place(f"{name} {left[0]}")):
-            left.pop(0)
-        if place:
-            those = having(place, experiments.values())
-            called = [f"`{one.name}` ({one.text['title']})" for one in those]
-            said.append(f"{place} of the paper is {' and '.join(called)}")
-            found += [one.name for one in those]
+        number, places = (1, []) if left[0] in experiments else _first(left, typed_places)
+        if places:
+            yield places, having_all(places, experiments.values())
         else:
-            require_name("experiment", name, experiments, _meant(name, experiments))
-            found.append(name)
-    return tuple(dict.fromkeys(found)), said
+            require_name("experiment", left[0], experiments, _meant(left, experiments))
+            yield [], [experiments[left[0]]]
+        left = left[number:]
+
+
+def _said(places: Sequence[str], those: Iterable[Experiment], parts: Mapping[str, Part]) -> str:
+    """In a line, what was found by the paper, and what is taken of it."""
+    called = [f"`{one.name}` ({one.text['title']}){parts[one.name].said}" for one in those]
+    return f"{_is(places, ' of the paper')} {' and '.join(called)}"

@@ -53,13 +53,13 @@ class Choice:
     Args:
         experiments: by name.
         scale: None: of every scale but smoke, which is always run anew.
-        only: words that a cell must have, as in --only.
+        only: words that a cell must have, as in --only, by the name of its experiment.
         work: the folder of cells at work.
     """
 
     experiments: Mapping[str, Experiment]
     scale: str | None
-    only: Sequence[str]
+    only: Mapping[str, Sequence[str]]
     work: Path
 
     def scales(self, experiment: Experiment) -> list[str]:
@@ -217,12 +217,13 @@ def _items(choice: Choice) -> list[Item]:
     """
     found: dict[str, Item] = {}
     asked_any, nothing = False, list[str]()
-    for experiment in choice.experiments.values():
+    for name, experiment in choice.experiments.items():
+        words = choice.only[name]
         for scale in choice.scales(experiment):
             cells = kind_of(experiment).cells(experiment, scale)
-            asked = chosen(cells, choice.only)
+            asked = chosen(cells, words)
             if not asked:
-                nothing.append(why_none(experiment, scale, choice.only))
+                nothing.append(why_none(experiment, scale, words))
                 continue
             asked_any = True
             done = done_records(experiment, asked, choice.work)

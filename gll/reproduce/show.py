@@ -17,7 +17,8 @@ from gll.reproduce.in_paper import said_where
 from gll.reproduce.kinds import kind_of
 from gll.reproduce.listing import Beside, about, spans
 from gll.reproduce.records import Record, done_records
-from gll.reproduce.tables import Shown, digits_of, entry, states_of
+from gll.reproduce.tables import Shown, digits_of, entry, states_of, told_verdicts
+from gll.reproduce.worse import NAME, read_reasons
 from gll.words import counted
 
 PLACES = 12  # that are named where cells are missing
@@ -88,7 +89,7 @@ def show_run(
     else:
         which = f"{len(new)} of them new; kept in" if new else "none of them new; from"
         console.print(Text(f"{count}, {which} {experiment.folder / 'results.json'}"), soft_wrap=True)
-        console.print(_table(experiment, [cell for cell in cells if cell.key in done], done, new or done))
+        _show_table(experiment, [cell for cell in cells if cell.key in done], done, new or done, console)
     known = {figure for record in done.values() for figure in record["values"]}
     strange = [figure for figure in experiment.text["table"]["figures"] if figure not in known]
     if new and len(done) == len(cells) and not words and strange:
@@ -129,14 +130,14 @@ def show_results(
         said = experiment.text["scales"][one].get("about", "")
         console.print(Text(f"{count}{f'; {said}' if said else ''}"))
         if done:
-            console.print(_table(experiment, [cell for cell in cells if cell.key in done], done, done))
+            _show_table(experiment, [cell for cell in cells if cell.key in done], done, done, console)
         if missing := _missing(cell for cell in cells if cell.key not in done):
             console.print(Padding(Text(f"not run: {missing}"), (0, 0, 0, 2)))
     for line in idle:
         console.print(Text(line))
     if page := page_of(experiment):
         console.print(Text(f"with pictures, in words: {page}"), soft_wrap=True)
-    if experiment.is_in_paper and (reasons := page_of_reasons(experiment)):
+    if has_reasons(experiment) and (reasons := page_of_reasons(experiment)):
         console.print(Text(f"where ours are worse, and why: {reasons}"), soft_wrap=True)
     for asks in why:
         line = Beside(folders=folders).command(asks.name, ["--show"])
@@ -176,6 +177,30 @@ def page_of_reasons(experiment: Experiment) -> str:
     """The page with the reasons, and its section; empty where there is none."""
     page = experiment.folder.parent.parent / "docs" / "claim-by-claim.md"
     return f"{page}, section {REASONS}" if page.is_file() and f"\n## {REASONS}\n" in page.read_text("utf-8") else ""
+
+
+def has_reasons(experiment: Experiment) -> bool:
+    """Whether that page has one for it: else it says nothing of this experiment."""
+    return any(reason.experiment == experiment.name for reason in read_reasons(experiment.folder.parent / NAME))
+
+
+def _show_table(
+    experiment: Experiment, cells: Sequence[Cell], done: Mapping[str, Record], new: Collection[str], console: Console
+) -> None:
+    """The table of these cells, which are done, and below it in a line how many of its means are as the paper's."""
+    console.print(_table(experiment, cells, done, new))
+    if verdict := _verdict(experiment, cells, done, new):
+        console.print(Padding(Text(verdict), (0, 0, 0, 2)))
+
+
+def _verdict(experiment: Experiment, cells: Sequence[Cell], done: Mapping[str, Record], new: Collection[str]) -> str:
+    """How many means of this table are lower than the paper's, agree or are higher; empty where none is judged."""
+    shown = Shown(experiment, cells[0].scale)
+    shown.found = [(dict(cell.point.place), done[cell.key]) for cell in cells]
+    shown.places = list({cell.point.name: dict(cell.point.place) for cell in cells if cell.key in new}.values())
+    found = told_verdicts(shown)
+    theirs = "the paper's" if experiment.of_paper else "what is expected"
+    return f"means beside {theirs}: {found}" if found else ""
 
 
 def _table(experiment: Experiment, cells: Sequence[Cell], done: Mapping[str, Record], new: Collection[str]) -> Table:
