@@ -14,7 +14,7 @@ from gll.reproduce.tables import states_of
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [
     (ROOT / "docs" / name).read_text(encoding="utf-8")
-    for name in ("what-we-found.md", "claim-by-claim.md", "robustness.md", "robustness-readings.md")
+    for name in ("what-we-found.md", "claim-by-claim.md", "robustness.md", "robustness-readings.md", "decisions.md")
 ]
 EXPERIMENTS = load_all(ROOT / "experiments")
 STATES = {name: states_of(experiment) for name, experiment in EXPERIMENTS.items()}

@@ -9,7 +9,7 @@ import pytest
 
 from gll.reproduce.experiment import name_of
 from gll.reproduce.protocol import epochs_of
-from gll.reproduce.verdicts import relation
+from gll.reproduce.verdicts import noise, relation
 from gll.reproduce.worse import read_reasons
 from tests.page_claims import EXPERIMENTS, ROOT, STATES, found, mean, paper, protocol, require_true, values
 
@@ -193,6 +193,16 @@ CLAIMS: dict[str, Callable[[], bool]] = {
         - paper("adversarial", "cifar10, linear, natural", "natural")
         < 1.0
     ),
+    "What is left is within two standard errors of 5,000 images. Not by chance": lambda: (
+        again("GLL, natural", "CW, c = 1.9") - paper("adversarial", "mnist, GLL, natural", "CW")
+        < noise(again("GLL, natural", "CW, c = 1.9"), paper("adversarial", "mnist, GLL, natural", "CW"), 5000, 10_000)
+    ),
+    "0.3 being 0.092 of the pixel range on MNIST": lambda: (
+        round(0.3 * STATES["adversarial"]["full"].found[0][1]["more"]["summary"]["unit"], 3) == 0.092
+    ),
+    "five steps of 0.01, which move by a sixth of that": lambda: (
+        float(EXPERIMENTS["adversarial"].text["run"]["adversarial"]["step"]) * 5 == pytest.approx(0.3 / 6)
+    ),
     "two of the three linear layers still err well above the paper's": lambda: (
         [
             error > paper("adversarial", "mnist, linear, natural", "CW") + 1.5
@@ -264,7 +274,7 @@ CLAIMS: dict[str, Callable[[], bool]] = {
         == 2.0
         and len(values("attack-rate", "linear, natural", "IFGSM")) == 3
     ),
-    "but this one is the lowest of all, and above the paper's. A tenth of the rate brings others down to it": lambda: (
+    "is the lowest of all, and above the paper's. A tenth of the rate brings another down to about it": lambda: (
         mean("adversarial", "mnist, linear, natural", "IFGSM") < min(values("attack-rate", "linear, natural", "IFGSM"))
         and noise_of("linear")[0] > paper("adversarial", "mnist, linear, natural", "IFGSM") + 5
         and abs(mean("adversarial", "mnist, linear, natural", "IFGSM") - again("linear, natural, rate 0.001", "IFGSM"))

@@ -92,6 +92,17 @@ def test_entries_of_the_paper_that_have_a_number_of_ours(findings: Findings) -> 
         findings.entries("heads", "gull")
 
 
+def test_what_was_divided_from_the_papers_numbers_is_no_entry_of_it(tmp_path: Path) -> None:
+    (tmp_path / "heads").mkdir()
+    config = CONFIG.replace('figures = ["error"]', 'figures = ["error", "ratio"], quotients = ["ratio"]')
+    (tmp_path / "heads" / "config.toml").write_text(config)
+    values = {head: {"error": 1.0, "ratio": 2.0} for head in ("gll", "mlp")}
+    (tmp_path / "heads" / "expected.json").write_text(json.dumps({"values": values}))
+    experiments = load_all(tmp_path)
+    found = Findings(experiments, {"heads": states_of(experiments["heads"])}, tmp_path, tmp_path)
+    assert (found.entries("heads"), found.entries("heads", "gll", "ratio")) == ("0 of 2", "0 of 1")
+
+
 def test_what_a_scale_leaves_out_is_named(tmp_path: Path) -> None:
     """What the paper has: whole names on an axis, and single places. What is not in the paper is not missed."""
     folder = tmp_path / "heads"

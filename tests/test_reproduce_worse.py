@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gll.cli import app
-from gll.reproduce.experiment import Experiment, load_all, load_experiment
+from gll.reproduce.experiment import Experiment, ExperimentError, load_all, load_experiment
 from gll.reproduce.tables import Shown, states_of
 from gll.reproduce.worse import problems, read_reasons, table_of_reasons, worse_than_paper
 from tests.test_reproduce_findings import CONFIG as ONE
@@ -87,12 +87,24 @@ def test_the_noise_of_so_many_samples_is_not_worse(tmp_path: Path) -> None:
 def test_a_row_says_what_is_worse_and_why_with_numbers_from_the_records(tmp_path: Path) -> None:
     experiment = made(tmp_path / "heads", (12.0, 3.0))
     count, rows = told(experiment, REASON)
-    assert count == "1 of 2 means; explained: 1 yes."
+    assert count == "1 of 2 errors; explained: 1 yes."
     why = "by the steps: <heads|mlp|error> is another's"
     assert rows.splitlines()[2:] == [f"| table 4 | gll: **12.0** (9.0 ± 0.5) | **yes** | {why} |"]
     assert wrong(experiment, REASON) == []
     assert "| table 9 | gll" in told(experiment, f'{REASON}paper = "table 9"')[1]
     assert told(made(tmp_path / "none" / "heads", (3.0,)), "")[0] == "none."
+
+
+def test_the_count_is_of_errors_alone(tmp_path: Path) -> None:
+    """Times and numbers of parameters, which are no errors, would make the share of the worse ones small."""
+    experiment = made(tmp_path / "heads", (12.0, 3.0))
+    config = experiment.folder / "config.toml"
+    text = config.read_text()
+    config.write_text(text.replace('figures = ["error"]', 'figures = ["error"], errors = []'))
+    assert told(load_experiment(experiment.folder), REASON)[0] == "1 of 0 errors; explained: 1 yes."
+    config.write_text(text.replace('figures = ["error"]', 'figures = ["error"], errors = ["time"]'))
+    with pytest.raises(ExperimentError, match=r"figure in errors of \[table\] 'time'"):
+        load_experiment(experiment.folder)
 
 
 def test_a_mean_without_a_reason_and_a_reason_without_a_mean_are_named(tmp_path: Path) -> None:
@@ -101,10 +113,10 @@ def test_a_mean_without_a_reason_and_a_reason_without_a_mean_are_named(tmp_path:
     missing = "has no reason for what is worse than the paper's: heads: mlp, error **12.0** (9.0 ± 0.5)"
     assert wrong(both, REASON) == [missing]
     count, rows = told(both, REASON)
-    assert count == "2 of 2 means; explained: 1 yes, 1 no."
+    assert count == "2 of 2 errors; explained: 1 yes, 1 no."
     assert rows.endswith("| mlp: **12.0** (9.0 ± 0.5) | **no** | *no reason is given yet (`reasons.toml`)* |")
     for more in (REASON.replace('["gll"]', '["gll", "mlp"]'), REASON + REASON.replace('"gll"', '"mlp"')):
-        assert (wrong(both, more), told(both, more)[0]) == ([], "2 of 2 means; explained: 2 yes.")
+        assert (wrong(both, more), told(both, more)[0]) == ([], "2 of 2 errors; explained: 2 yes.")
     vain = "has a reason that is not needed, or the second of its kind: heads: gll, error"
     assert wrong(made(tmp_path / "none" / "heads", (3.0, 3.0)), REASON) == [vain]
     assert wrong(made(tmp_path / "twice" / "heads", (12.0, 3.0)), REASON + REASON) == [vain]

@@ -31,7 +31,7 @@ from gll.train.toml import written
 
 SCALES = ("smoke", "small", "full")
 KEYS = ("title", "paper", "kind", "order", "table", "axes", "run", "options", "scales")
-TABLE_KEYS = ("rows", "columns", "figures", "digits", "better", "figure")
+TABLE_KEYS = ("rows", "columns", "figures", "digits", "better", "figure", "errors", "quotients")
 BETTER = ("lower", "higher", "exact")
 
 
@@ -196,6 +196,16 @@ class Experiment:
         return self.of_paper and not self.in_paper.startswith("on ")
 
     @property
+    def errors(self) -> tuple[str, ...]:
+        """Those of its figures that are errors: all, if config.toml does not say which."""
+        return tuple(self.text["table"].get("errors", self.text["table"]["figures"]))
+
+    @property
+    def quotients(self) -> tuple[str, ...]:
+        """Those of its figures that the paper does not print: in expected.json they are divided from its numbers."""
+        return tuple(self.text["table"].get("quotients", ()))
+
+    @property
     def kind(self) -> str:
         return str(self.text["kind"])
 
@@ -316,6 +326,9 @@ def _check(name: str, text: Mapping[str, Any]) -> None:
     require_options("table of", name, text["table"], TABLE_KEYS)
     for key in ("rows", "figures"):
         _require_names(f"{key} of [table]", text["table"].get(key))
+    for key in ("errors", "quotients"):
+        for figure in text["table"].get(key, []):
+            require_name(f"figure in {key} of [table]", figure, text["table"]["figures"])
     if "better" in text["table"]:
         require_name("better", text["table"]["better"], BETTER)
     axes = text["axes"]

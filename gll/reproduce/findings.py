@@ -216,7 +216,7 @@ class Findings:
         return _block("\n".join(lines))
 
     def entries(self, name: str, *names: str) -> str:
-        """Of the paper's table, as expected.json has it: those with a number of ours at any scale, of all."""
+        """Of the paper's table, as expected.json has it: those with a number of ours at any scale, of all it prints."""
         require_name("experiment", name, self.experiments)
         experiment = self.experiments[name]
         figures = experiment.text["table"]["figures"]
@@ -226,7 +226,7 @@ class Findings:
         left_out = {one.removeprefix(WITHOUT) for one in names if one.startswith(WITHOUT)}
         named = [one for one in names if not one.startswith(WITHOUT)]
         chosen = [one for one in named if one in known]  # *natural* is a training, and a figure
-        wanted = [one for one in named if one not in known] or figures
+        wanted = [one for one in named if one not in known] or [f for f in figures if f not in experiment.quotients]
         asked = [
             (place, figure)
             for place, values in experiment.expected["values"].items()

@@ -180,8 +180,8 @@ def table_of_reasons(
         lines.append(_row([one], "", "no", f"*no reason is given yet (`{path.name}`)*"))
     words = ", ".join(f"{n} {word}" for word, n in counts.items() if n)
     count = sum(counts.values())
-    every = sum(1 for _ in beside_the_paper(states))
-    return (f"{count} of {counted(every, 'mean')}; explained: {words}." if count else "none."), "\n".join(lines)
+    every = sum(1 for mean, _ in beside_the_paper(states) if mean.figure in mean.experiment.errors)
+    return (f"{count} of {counted(every, 'error')}; explained: {words}." if count else "none."), "\n".join(lines)
 
 
 def _row(about: Sequence[Mean], paper: str, explained: str, why: str) -> str:
