@@ -118,7 +118,8 @@ def test_the_paper_has_a_section_of_its_own() -> None:
     section = re.search(r"^  - The paper:\n((?:      - .*\n)+)", config, re.MULTILINE)
     assert section is not None
     pages = re.findall(r": ([\w-]+\.md)$", section[1], re.MULTILINE)
-    assert pages == ["what-we-found.md", "claim-by-claim.md", "reproduce.md", "robustness-readings.md"]
+    found = ["what-we-found.md", "claim-by-claim.md", "reproduce.md", "robustness-readings.md", "decisions.md"]
+    assert pages == found
     table = (DOCS / "index.md").read_text().partition("## Where to go")[2]
     assert {"what-we-found.md", "reproduce.md"} <= set(re.findall(r"\]\(([\w-]+\.md)\) \|$", table, re.MULTILINE))
 
