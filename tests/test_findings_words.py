@@ -286,7 +286,7 @@ CLAIMS: dict[str, Callable[[], bool]] = {
         mean("fashion-toy", "MLP only, SGD 0.0003") > 3 * mean("fashion-toy", "GLL-0, SGD 0.0003")
         and mean("fashion-toy", "MLP only, SGD 0.01") < 15
     ),
-    "for half of the epochs its loss stands still, though its error falls to 45 to 61 %": lambda: (
+    "for half of the epochs, the MLP's loss stands still, though its error falls to 45 to 61 %": lambda: (
         [round(of(stalled("test mlp error", 50))) for of in (min, max)] == [45, 61]
         and len(stalled("test mlp error", 50)) == 3
         and min(stalled("train loss", 50)) > 0.95 * max(stalled("train loss", 1))
