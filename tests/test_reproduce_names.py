@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from gll.cli import app
 from gll.reproduce.choice import chosen, why_none
-from gll.reproduce.experiment import Experiment, load_all, load_experiment
+from gll.reproduce.experiment import Experiment, ExperimentError, load_all, load_experiment
 from gll.reproduce.in_paper import having, read_places, resolved
 from gll.reproduce.kinds import kind_of
 from gll.reproduce.listing import show_cells
@@ -98,14 +98,13 @@ def test_a_table_of_the_paper_is_a_name(counts: Experiment, words: list[str], na
             "figure 1 of the paper is a drawing, a graph learning layer beside an MLP head: there is nothing",
         ),
         (["figure", "2", "--list"], "figure 2 of the paper is a drawing, the two structures of a classifier: there is"),
-        (["sises"], "unknown experiment 'sises'; choose one of "),
-        (["sises"], "; did you mean 'sizes'?"),
+        (["sises"], "unknown experiment 'sises'; did you mean 'sizes'? There are "),
         (["attack"], "; did you mean 'attacks'?"),
-        (["table"], "unknown experiment 'table'; choose one of "),
+        (["table"], "unknown experiment 'table'; name a table, a figure or an appendix of the paper by its number, "),
+        (["table"], "such as 'table 4' or 'appendix A.1', or choose one of "),
         (["sizes", "3"], "unknown experiment '3'; choose one of "),
         (["tabel3"], "; did you mean 'table 3'?"),
-        (["sizes", "tabel", "3"], "unknown experiment 'tabel'; choose one of "),
-        (["sizes", "tabel", "3"], "; did you mean 'table 3'?"),
+        (["sizes", "tabel", "3"], "unknown experiment 'tabel'; did you mean 'table 3'? There are "),
         (["figrues", "6", "to", "8"], "; did you mean 'figures 6, 7 and 8'?"),
         (["appendx b.2"], "; did you mean 'appendix B.2'?"),
         (["size3"], "; did you mean 'sizes'?"),
@@ -125,10 +124,30 @@ def test_what_no_experiment_has_is_refused(counts: Experiment, words: list[str],
     assert not (counts.folder / "work").exists()
 
 
-@pytest.mark.parametrize("words", ["appendix A", "section 4.5", "chapter 2"])
+@pytest.mark.parametrize("words", ["section 4.5", "chapter 2", "appendix"])
 def test_parts_of_the_paper_that_are_no_names(words: str) -> None:
     with pytest.raises(ValueError, match=r"such as 'table 4' or 'appendix A\.1'"):
         resolved([words], load_all(REAL))
+
+
+@pytest.mark.parametrize("words", [["appendix A"], ["appendix", "a"], ["Appendix-A"]])
+def test_an_appendix_names_what_is_in_it(words: list[str]) -> None:
+    with pytest.raises(ExperimentError, match=r"appendix A of the paper has A\.1 .*; name one: 'A\.1'") as found:
+        resolved(words, load_all(REAL))
+    for part in ("A.1 (`base-sets`)", "A.2 (`gamma`)", "A.3 (`augmentation`)"):
+        assert part in str(found.value)
+
+
+def test_an_appendix_that_is_none_is_said() -> None:
+    with pytest.raises(ExperimentError, match="no experiment is appendix C of the paper"):
+        resolved(["appendix C"], load_all(REAL))
+
+
+@pytest.mark.parametrize("words", [["conclusion"], ["Introduction"], ["related", "work"], ["abstract"]])
+def test_words_of_the_paper_have_nothing_to_measure(words: list[str]) -> None:
+    with pytest.raises(ExperimentError, match="there is nothing to measure") as found:
+        resolved(words, load_all(REAL))
+    assert ("its future work is `few-labels`" in str(found.value)) is (words == ["conclusion"])
 
 
 def test_every_table_of_the_paper_is_found() -> None:
@@ -157,6 +176,11 @@ def looked(tmp_path: Path, *words: str) -> str:
     return found.output
 
 
+def unpictured(text: str) -> str:
+    """Without the pictures: those of a figure are its own."""
+    return "".join(line for line in text.splitlines(keepends=True) if not line.endswith((".png\n", "pictures:\n")))
+
+
 @pytest.mark.parametrize(
     ("place", "name", "only"),
     [
@@ -172,13 +196,13 @@ def looked(tmp_path: Path, *words: str) -> str:
 def test_what_is_a_part_of_an_experiment_is_that_part(tmp_path: Path, place: str, name: str, only: str) -> None:
     """As if --only had been given, which is said; and within it a --only of one's own."""
     for look in ("--show", "--list"):
-        found, plain = looked(tmp_path, place, look), looked(tmp_path, name, "--only", only, look)
+        found, plain = (unpictured(looked(tmp_path, *words, look)) for words in ((place,), (name, "--only", only)))
         assert found.endswith(plain), look
-        assert plain != looked(tmp_path, name, look)
+        assert plain != unpictured(looked(tmp_path, name, look))
         quoted = f"'{only}'" if " " in only else only
         assert found.splitlines()[0].endswith(f": --only {quoted}")
-    more = ("--only", "seed 0", "--show")
-    assert looked(tmp_path, place, *more).endswith(looked(tmp_path, name, "--only", f"seed 0, {only}", "--show"))
+    plain = unpictured(looked(tmp_path, name, "--only", f"seed 0, {only}", "--show"))
+    assert unpictured(looked(tmp_path, place, "--only", "seed 0", "--show")).endswith(plain)
 
 
 @pytest.mark.parametrize(("place", "figure"), [("table 5", "error"), ("table 6", "ten hardest")])
@@ -207,13 +231,16 @@ def test_a_table_of_one_figure_shows_that(tmp_path: Path, place: str, figure: st
 )
 def test_parts_are_put_together(tmp_path: Path, words: list[str], name: str, only: str) -> None:
     """All of them, or a whole title, are as they were without."""
-    plain = looked(tmp_path, name, "--show", "--only", only)
-    assert looked(tmp_path, *words, "--show").endswith(plain)
+    plain = unpictured(looked(tmp_path, name, "--show", "--only", only))
+    assert unpictured(looked(tmp_path, *words, "--show")).endswith(plain)
 
 
 def test_a_part_is_of_its_own_experiment_alone() -> None:
     found = resolved(["figure 6", "cifar10"], load_all(REAL))
-    assert (found.names, found.parts) == (("adversarial", "cifar10"), {"adversarial": Part(("mnist",))})
+    assert (found.names, found.parts) == (
+        ("adversarial", "cifar10"),
+        {"adversarial": Part(("mnist",), (), ("figure 6",))},
+    )
 
 
 @pytest.fixture
@@ -250,8 +277,10 @@ def test_a_part_is_run_alone(times: Experiment, words: list[str], titles: list[s
     ("words", "message"),
     [
         (["table 8"], "no cell of times at smoke is resnet18, but there are at small: add --scale small"),
-        (["table 8", "--only", "small-cnn", "--show"], "no cell of times at small is small-cnn, resnet18: "),
-        (["table 8", "--only", "small-cnn", "--pack", "carried.tar.gz"], "at small is small-cnn, resnet18: "),
+        (["table 8", "--only", "small-cnn", "--show"], "table 8 is resnet18; small-cnn is table 7"),
+        (["table 8", "--only", "small-cnn, seed 1", "--scale", "small"], "table 8 is resnet18; small-cnn is table 7"),
+        (["table 8", "--only", "small-cnn", "--pack", "carried.tar.gz"], "table 8 is resnet18; small-cnn is table 7"),
+        (["times", "--only", "small-cnn, resnet18", "--show"], "no cell of times at small is small-cnn, resnet18: "),
     ],
 )
 def test_what_a_part_has_not_is_said(
@@ -261,6 +290,13 @@ def test_what_a_part_has_not_is_said(
     where = ["--experiments", str(times.folder.parent), "--work", str(times.folder / "work")]
     found = CliRunner().invoke(app, ["reproduce", *words, *where])
     assert (found.exit_code, message in said(found)) == (1, True), found.output
+
+
+def test_a_name_of_another_figure_says_which() -> None:
+    experiment = load_experiment(REAL / "adversarial")
+    part = resolved(["figures 6 and 7"], {"adversarial": experiment}).parts["adversarial"]
+    found = why_none(experiment, "small", ["CIFAR10, GLL", "cifar10", "mnist | fashionmnist"], part)
+    assert found == "figures 6 and 7 are mnist and fashionmnist; cifar10 is figure 8"
 
 
 def test_parts_are_those_of_the_page() -> None:
@@ -287,14 +323,24 @@ def test_help_says_what_may_be_a_name() -> None:
 @pytest.mark.parametrize(
     ("name", "scale", "words", "message"),
     [
-        ("longer", "small", "resnet18", "; did you mean 'ResNet18: 1,000 steps' or 'ResNet18: 4,000 steps'?"),
+        (
+            "longer",
+            "small",
+            "resnet18",
+            "; did you mean 'ResNet18: 1,000 steps' or 'ResNet18: 4,000 steps'? There are ",
+        ),
         ("longer", "small", "resnet18", "training: '1,000 steps', '1,000 steps, rate 0.05', '4,000 steps', "),
         ("longer", "small", "resnet18", "; head: MLP, WNLL, GLL; seed 0"),
         ("longer", "smoke", "resnet18, MLP", " or 'ResNet18: 4,000 steps', with --scale small?"),
         ("adversarial", "small", "fashion-mnist", "; did you mean 'fashionmnist'?"),
         ("adversarial", "smoke", "Fashion-MNIST", "; did you mean 'fashionmnist', with --scale small?"),
-        ("adversarial", "small", "mnist, robst", "('robst' is on no axis); there are data: mnist, fashionmnist, "),
-        ("adversarial", "small", "mnist, robst", "; did you mean 'robust'?"),
+        (
+            "adversarial",
+            "small",
+            "mnist, robst",
+            "('robst' is on no axis); did you mean 'robust'? There are data: mnist, ",
+        ),
+        ("adversarial", "small", "MLP", "('MLP' is on no axis); what the paper calls MLP is 'linear' here; there are "),
     ],
 )
 def test_what_is_near_is_asked_for(name: str, scale: str, words: str, message: str) -> None:

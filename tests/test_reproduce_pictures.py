@@ -294,6 +294,25 @@ def test_long_cells_on_a_cpu_are_warned_of(counts: Experiment, tmp_path: Path) -
     )
 
 
+def test_no_time_is_named_of_data_that_has_none(tmp_path: Path) -> None:
+    """Cells of MNIST say nothing of those of CIFAR-10, which are many times longer."""
+    folder = tmp_path / "experiments" / "more-c"
+    shutil.copytree(REAL / "more-c", folder, ignore=shutil.ignore_patterns("results.json"))
+    experiment = load_experiment(folder)
+    stored = next(iter(read_records(REAL / "more-c" / "results.json").values()))
+    cells = {cell.title: cell for cell in kind_of(experiment).cells(experiment, "full")}
+    record = {**stored, "key": cells["mnist, GLL, natural, seed 0"].key, "wall_s": 700.0, "device": "A GPU"}
+    add_records(folder / "results.json", [record])
+
+    def slow(*only: str) -> str:
+        return Work(experiment, "full", tmp_path / "work", "cpu", Reporter(), only).slow()
+
+    assert "such a cell took up to 11:40 on a GPU, and takes longer here" in slow("mnist")
+    assert slow("cifar10").startswith("2 cells of more-c at full on a CPU: those of cifar10 were never timed; this is ")
+    assert "took" not in slow("cifar10")
+    assert "such a cell of mnist took up to 11:40 on a GPU; those of cifar10 were never timed" in slow()
+
+
 def test_what_is_done_at_small_is_told_from_what_is_in_part() -> None:
     from gll.reproduce.tables import how_far
 

@@ -11,9 +11,11 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from gll.cli import app
+from gll.reproduce.below import page_of
 from gll.reproduce.experiment import Experiment, load_all, load_experiment
 from gll.reproduce.in_paper import asking_about
-from gll.reproduce.show import page_of, show_list, show_results
+from gll.reproduce.results import show_results
+from gll.reproduce.show import show_list
 from gll.reproduce.tables import states_of, told_verdicts
 from gll.reproduce.work import Work
 from gll.reproduce.worse import read_reasons
@@ -89,7 +91,7 @@ def test_the_name_may_be_that_of_the_paper(counts: Experiment) -> None:
 
 
 def test_of_many_missing_places_the_first_are_named(counts: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gll.reproduce.show.PLACES", 1)
+    monkeypatch.setattr("gll.reproduce.results.PLACES", 1)
     assert "not run: second (seed 0, 1); and 1 place more" in said(invoked(counts, "--show"))
 
 
@@ -214,7 +216,7 @@ def test_reasons_are_named_where_there_are_some(tmp_path: Path) -> None:
     for name, experiment in load_all(REAL).items():
         console = Console(width=80, record=True, file=StringIO())
         show_results(experiment, None, (), tmp_path, console)
-        named |= {name} if "where ours are worse, and why: " in console.export_text() else set()
+        named |= {name} if "where ours are worse, and why:" in console.export_text() else set()
     assert named == known
     assert {"cifar10", "more-c"} <= named, "but neither parameter counts nor times"
 

@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from gll.reproduce.experiment import Cell, Experiment
+from gll.reproduce.in_paper import elsewhere
 from gll.reproduce.kinds import kind_of
+from gll.reproduce.parts import ALL, Part
+from gll.reproduce.tables import LINEAR_NAME
 from gll.reproduce.words import has, near, same
 from gll.words import did_you_mean
 
@@ -33,8 +36,15 @@ def within(words: Sequence[str], part: str) -> tuple[str, ...]:
     return (*words,) if inside else (*words, part)
 
 
-def why_none(experiment: Experiment, scale: str, words: Sequence[str]) -> str:
-    """A message for words that no cell of a scale has: where there are such cells, and what can be asked for."""
+def why_none(experiment: Experiment, scale: str, words: Sequence[str], part: Part = ALL) -> str:
+    """A message for words that no cell of a scale has: where there are such cells, and what can be asked for.
+
+    Args:
+        experiment, scale, words: no cell has these there.
+        part: that was asked for of the experiment, by a figure of the paper; a word may belong to another figure.
+    """
+    if said := elsewhere(experiment, part, words):
+        return said
     kind = kind_of(experiment)
     at = {one: kind.cells(experiment, one) for one in experiment.scales}
     asked = [part.strip() for word in words for part in word.split("|") if part.strip()]
@@ -42,25 +52,38 @@ def why_none(experiment: Experiment, scale: str, words: Sequence[str]) -> str:
     others = [one for one in experiment.scales if chosen(at[one], words)]
     both = _of_one_axis(at[scale], words)
     unknown = [word for word in asked if not any(has(cell.parts, word) for cell in at[scale])]
-    left_out = not unknown and _left_out(experiment, scale, words)
+    without = "" if unknown else _left_out(experiment, scale, words)
     if others:
         return f"{said}, but there are at {' and '.join(others)}: add --scale {others[0]}"
     if both:
         return f"{said}: {' and '.join(both)} are on one axis; write --only {' | '.join(both)!r} for either"
-    if left_out:
-        return f"{said}: this scale leaves {left_out!r} out; there are {values(at[scale])}"
+    if without:
+        return f"{said}: this scale leaves {without!r} out; there are {values(at[scale])}"
     named = f" ({', '.join(map(repr, unknown))} is on no axis)" if unknown else ""
     known = [one for word in unknown for one in word.split() if any(has(cell.parts, one) for cell in at[scale])]
     apart = "; separate parts by commas" if known else ""
     meant = "" if apart else next(filter(None, (_meant(word, scale, at) for word in unknown)), "")
-    return f"{said}{named}{apart}; there are {values(at[scale])}{meant}"
+    there = f"{meant} There are" if meant else f"{_as_the_paper_calls_it(unknown, at[scale])}; there are"
+    return f"{said}{named}{apart}{there} {values(at[scale])}"
+
+
+def _as_the_paper_calls_it(unknown: Iterable[str], cells: Iterable[Cell]) -> str:
+    """Where it attacks and takes times, the paper calls a linear layer an MLP."""
+    asked = any(same(word, "MLP") for word in unknown)
+    there = asked and any(has(cell.parts, LINEAR_NAME) for cell in cells)
+    return f"; what the paper calls MLP is {LINEAR_NAME!r} here" if there else ""
 
 
 def _left_out(experiment: Experiment, scale: str, words: Sequence[str]) -> str:
     """The first place that a scale is without and that has these words, whatever seed they ask for; empty if none."""
-    asked = [word for word in words if not word.strip().startswith("seed ")]
+    asked = [word for word in words if not is_seed(word)]
     at = experiment.left_out(scale)
     return next((name for name, parts in at.items() if asked and all(has(parts, word) for word in asked)), "")
+
+
+def is_seed(word: str) -> bool:
+    """Whether a word of --only asks for a seed, and not for a place of the grid."""
+    return word.strip().startswith("seed ")
 
 
 def values(cells: Iterable[Cell]) -> str:
@@ -87,7 +110,7 @@ def _told(names: Iterable[str]) -> list[str]:
 
 
 def _meant(word: str, scale: str, at: Mapping[str, Sequence[Cell]]) -> str:
-    """A question that ends the message of a word on no axis: what is near it, here or at another scale.
+    """A question in the message of a word on no axis: what is near it, here or at another scale.
 
     Args:
         word: as it was typed.

@@ -16,16 +16,18 @@ from rich.console import Console
 from rich.text import Text
 
 from gll.names import require_name
+from gll.reproduce.below import results_scales
 from gll.reproduce.choice import chosen, why_none, within
 from gll.reproduce.experiment import SCALES, Experiment, ExperimentError, load_all
-from gll.reproduce.in_paper import asking_about, resolved
+from gll.reproduce.in_paper import resolved
 from gll.reproduce.kinds import kind_of
 from gll.reproduce.limit import Limit, where_stopped
 from gll.reproduce.listing import Beside, show_cells
 from gll.reproduce.merge import merge, put_all_back
 from gll.reproduce.pack import Choice, pack
-from gll.reproduce.parts import Part
-from gll.reproduce.show import results_scales, show_list, show_results, show_run
+from gll.reproduce.parts import ALL, Part
+from gll.reproduce.results import Around, show_results
+from gll.reproduce.show import show_list, show_run
 from gll.reproduce.tables import pages
 from gll.reproduce.unpack import unpack
 from gll.terminal import error_console, said_by
@@ -69,7 +71,7 @@ class Request:
 
     def part_of(self, name: str) -> Part:
         """What was asked for of an experiment; all of it, if nothing else was said."""
-        return self.parts.get(name, Part())
+        return self.parts.get(name, ALL)
 
     def only_of(self, name: str) -> tuple[str, ...]:
         """The words of --only for an experiment, with those of the part that was asked for."""
@@ -187,7 +189,8 @@ def run_reproduce(request: Request, console: Console) -> int:
     if request.pack is not None:
         named = {name: experiments[name] for name in request.names or experiments}
         only = {name: request.only_of(name) for name in named}
-        pack(Choice(named, request.scale, only, request.work), request.pack, request.limit_mb, console)
+        choice = Choice(named, request.scale, only, request.work, request.parts)
+        pack(choice, request.pack, request.limit_mb, console)
         return 0
     if request.merge is not None or request.unpack is not None:
         _take(experiments, request, console)
@@ -278,7 +281,7 @@ def look(
             found = True
         else:
             none = f"{name} has {SCALES[0]} alone, whose figures mean nothing: there is nothing to show"
-            nothing.append(why_none(experiment, scales[-1], words) if scales else none)
+            nothing.append(why_none(experiment, scales[-1], words, request.part_of(name)) if scales else none)
     if not found:
         raise ExperimentError("; ".join(nothing))
     for said in nothing if request.names else ():
@@ -299,9 +302,8 @@ def show_all_results(experiments: Mapping[str, Experiment], request: Request, co
     """What has been run of experiments. Needs no data."""
 
     def show(experiment: Experiment) -> None:
-        why = asking_about(experiment, experiments.values())
-        words, those = request.only_of(experiment.name), request.part_of(experiment.name).shown(experiment)
-        show_results(those, request.scale, words, request.work, console, request.folders(), why)
+        around = Around(request.part_of(experiment.name), experiments, request.folders())
+        show_results(experiment, request.scale, request.only_of(experiment.name), request.work, console, around)
 
     look(experiments, request, console, show)
 
@@ -355,7 +357,7 @@ def works_of(experiments: Mapping[str, Experiment], request: Request, console: C
         if chosen(work.cells, work.only):
             works.append(work)
         else:
-            nothing.append(why_none(work.experiment, scale, work.only))
+            nothing.append(why_none(work.experiment, scale, work.only, request.part_of(name)))
     if not works:
         raise ExperimentError("; ".join(nothing))
     for said in nothing:

@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from string import ascii_lowercase
 from typing import final
 
-from gll.names import require_name
 from gll.reproduce.experiment import Experiment, ExperimentError
-from gll.reproduce.parts import Part, part_of
-from gll.reproduce.words import near
+from gll.reproduce.parts import PARTS, Part, part_of
+from gll.reproduce.words import has, near
 from gll.words import did_you_mean
 
 NUMBERED = re.compile(r"\b(table|figure)s? (\d+(?:(?:, | and | to )\d+)*)")
@@ -23,6 +22,11 @@ LETTERED = re.compile(r"\bappendix ([A-Z]\.\d+)")
 NUMBERS = r"\d{1,3}(?:\s*(?:,\s*and|,|and|&|to|-|–)\s*\d{1,3})*"
 TYPED = re.compile(rf"(table|tab|figure|fig|appendix)s?[.\s_-]*({NUMBERS}|[a-z]\.?\d+)", re.IGNORECASE)
 PLAIN = re.compile(r"[a-z]\.\d+", re.IGNORECASE)
+LETTER = re.compile(r"appendix[.\s_-]*([a-z])", re.IGNORECASE)
+UNMEASURED = re.compile(r"abstract|introduction|related work|conclusions?|references|acknowledge?ments", re.IGNORECASE)
+"""Parts of the paper that have neither a table nor a figure."""
+FUTURE = "future work"
+"""Where the paper has an experiment that its conclusion speaks of."""
 PART = re.compile(r"(appendix|section|sec|chapter|table|figure)\b", re.IGNORECASE)
 NONE = "none"
 """Of an experiment that has nothing to do with the paper."""
@@ -114,6 +118,53 @@ def having(place: str, experiments: Iterable[Experiment]) -> list[Experiment]:
     return found
 
 
+def require_no_appendix(words: Sequence[str], experiments: Iterable[Experiment]) -> None:
+    """Refuse a whole appendix, which is several experiments, and say which.
+
+    Raises:
+        ExperimentError: the first words are "appendix A", in one word or two.
+    """
+    _, letters = _first(words, lambda text: [found[1].upper()] if (found := LETTER.fullmatch(text.strip())) else [])
+    if not letters:
+        return
+    start = f"appendix {letters[0]}."
+    owners = {
+        place.removeprefix("appendix "): one.name
+        for one in experiments
+        if one.is_in_paper
+        for place in read_places(one.in_paper)
+        if place.startswith(start)
+    }
+    if not owners:
+        having(start.removesuffix("."), experiments)
+    told = [f"{place} (`{owners[place]}`)" for place in sorted(owners)]
+    names = " or ".join(repr(place) for place in sorted(owners))
+    raise ExperimentError(f"{start.removesuffix('.')} of the paper has {_and(told)}; name one: {names}")
+
+
+def require_measured(words: Sequence[str], experiments: Iterable[Experiment]) -> None:
+    """Refuse parts of the paper that have no numbers.
+
+    Raises:
+        ExperimentError: the first words are "conclusion" or the like.
+    """
+    _, found = _first(words, lambda text: [text.strip().lower()] if UNMEASURED.fullmatch(text.strip()) else [])
+    if found:
+        future = [f"`{one.name}`" for one in experiments if one.in_paper.partition(":")[0] == FUTURE]
+        more = f"; its {FUTURE} is {_and(future)}" if future and found[0].startswith("conclusion") else ""
+        what = f"{found[0]!r} is a part of the paper without a table or figure"
+        raise ExperimentError(f"{what}: there is nothing to measure{more}")
+
+
+def elsewhere(experiment: Experiment, part: Part, words: Sequence[str]) -> str:
+    """Which figure of the paper has the name that was asked for beside one that has others; empty where none has."""
+    for place, other in PARTS.get(experiment.name, {}).items() if part.names else ():
+        for name in other.names:
+            if name not in part.names and any(has([name], word) and not has(part.names, word) for word in words):
+                return f"{_is(part.places)} {_and(part.names)}; {name} is {place}"
+    return ""
+
+
 def having_all(places: Sequence[str], experiments: Iterable[Experiment]) -> list[Experiment]:
     """The experiments that are all of these.
 
@@ -176,17 +227,19 @@ def said_where(in_paper: str) -> str:
 
 
 def _meant(words: Sequence[str], experiments: Mapping[str, Experiment]) -> str:
-    """The end of a message on a name that is none: what may be meant, or what can be asked for of the paper.
+    """What stands between a name that is none and the names there are: what may be meant comes first, to be seen.
 
     Args:
         words: the name, and those behind it: without quotes "tabel 4" is two.
         experiments: that there are.
     """
     if PART.match(words[0].strip()):  # and nothing is near
-        return "; or a table, a figure or an appendix of the paper by its number, such as 'table 4' or 'appendix A.1'"
+        what = "a table, a figure or an appendix of the paper by its number, such as 'table 4' or 'appendix A.1'"
+        return f"; name {what}, or choose one of"
     _, places = _first(words, lambda text: typed_places(_respelled(text)))
     there = {place for one in experiments.values() if one.is_in_paper for place in read_places(one.in_paper)}
-    return did_you_mean([_together(places)] if places and there.issuperset(places) else near(words[0], experiments))
+    names = [_together(places)] if places and there.issuperset(places) else near(words[0], experiments)
+    return f"{did_you_mean(names)} There are" if names else "; choose one of"
 
 
 def _respelled(text: str) -> str:
@@ -236,9 +289,21 @@ def _asked(names: Sequence[str], experiments: Mapping[str, Experiment]) -> Itera
         if places:
             yield places, having_all(places, experiments.values())
         else:
-            require_name("experiment", left[0], experiments, _meant(left, experiments))
+            _require_known(left, experiments)
             yield [], [experiments[left[0]]]
         left = left[number:]
+
+
+def _require_known(left: Sequence[str], experiments: Mapping[str, Experiment]) -> None:
+    """Refuse a name that is none, by what it may be.
+
+    Raises:
+        ValueError: it says what was meant.
+    """
+    if left[0] not in experiments:
+        require_no_appendix(left, experiments.values())
+        require_measured(left, experiments.values())
+        raise ValueError(f"unknown experiment {left[0]!r}{_meant(left, experiments)} {', '.join(experiments)}")
 
 
 def _said(places: Sequence[str], those: Iterable[Experiment], parts: Mapping[str, Part]) -> str:

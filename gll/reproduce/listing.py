@@ -176,7 +176,7 @@ def show_cells(
                 console.print(Text(f"    {line}"), soft_wrap=True)  # it is to be copied
             console.print()
     if any(len(found.left()) < len(found.own()) for one, found in at.items() if one != SCALES[0]):
-        line = beside.command(experiment.name, [SHOW])
+        line = beside.command(experiment.name, [SHOW, *only_words(only)])
         console.print(Text(f"what has been run, beside the paper's: {line}"), soft_wrap=True)
 
 
@@ -243,7 +243,7 @@ def _say(text: str, console: Console) -> None:
 def _next(found: Listing, whole: bool, jobs: int) -> list[tuple[str, list[str]]]:
     """What can be done, and the words of the command that does it."""
     scale = ["--scale", found.scale] if found.scale != SCALES[0] else []
-    asked = [*scale, *_only(found.only)]
+    asked = [*scale, *only_words(found.only)]
     left = found.left()
     free = [cell for cell in left if found.at(cell).state not in (State.AT_WORK, State.AT_HAND)]
     if not left:
@@ -257,7 +257,7 @@ def _next(found: Listing, whole: bool, jobs: int) -> list[tuple[str, list[str]]]
     for words, cells, several in _together(found, free, jobs):
         whom = f"the {len(cells)} that are left" if len(cells) > 1 else "the one that is left"
         which = f" of {' and '.join(words)}{'' if several else ', one at a time'}" if words else ""
-        those = [*scale, *_only((*found.only, *words))]
+        those = [*scale, *only_words((*found.only, *words))]
         if found.stopped(cells):
             every.append((f"to go on with {whom}{which}:", [*those, "--resume", *several]))
         else:  # smoke removes what is done, and begins anew
@@ -271,7 +271,7 @@ def _next(found: Listing, whole: bool, jobs: int) -> list[tuple[str, list[str]]]
     return [*every, ("the next one alone:", [*scale, *one])] if len(left) > 1 else every
 
 
-def _only(words: Sequence[str]) -> list[str]:
+def only_words(words: Sequence[str]) -> list[str]:
     return ["--only", ", ".join(word.strip() for word in words)] if words else []
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gll.data.sources import ELSEWHERE, SOURCES
+from gll.reproduce.below import page_of
 from gll.reproduce.experiment import Experiment
-from gll.reproduce.show import page_of
 
 
 def told(problem: str, data: str, experiment: Experiment) -> str:

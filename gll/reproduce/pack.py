@@ -14,7 +14,7 @@ import re
 import tarfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, final
 
@@ -28,6 +28,7 @@ from gll.reproduce.carry import needed_files
 from gll.reproduce.choice import chosen, why_none
 from gll.reproduce.experiment import Cell, Experiment, ExperimentError, folder_name
 from gll.reproduce.kinds import kind_of
+from gll.reproduce.parts import ALL, Part
 from gll.reproduce.records import alone, claimed, done_records, read_record, read_records
 from gll.reproduce.state import holder, read_progress
 from gll.reproduce.tables import NONE
@@ -55,12 +56,14 @@ class Choice:
         scale: None: of every scale but smoke, which is always run anew.
         only: words that a cell must have, as in --only, by the name of its experiment.
         work: the folder of cells at work.
+        parts: of those that were asked for by a figure of the paper, by name.
     """
 
     experiments: Mapping[str, Experiment]
     scale: str | None
     only: Mapping[str, Sequence[str]]
     work: Path
+    parts: Mapping[str, Part] = field(default_factory=dict)
 
     def scales(self, experiment: Experiment) -> list[str]:
         """Those of an experiment."""
@@ -223,7 +226,7 @@ def _items(choice: Choice) -> list[Item]:
             cells = kind_of(experiment).cells(experiment, scale)
             asked = chosen(cells, words)
             if not asked:
-                nothing.append(why_none(experiment, scale, words))
+                nothing.append(why_none(experiment, scale, words, choice.parts.get(name, ALL)))
                 continue
             asked_any = True
             done = done_records(experiment, asked, choice.work)

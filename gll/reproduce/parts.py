@@ -20,20 +20,23 @@ class Part:
     Args:
         names: on one of its axes; none: all of its cells.
         figures: of its table; none: all of them. They choose what is shown; a cell is run for all of them.
+        places: of the paper, that it was asked for by; none: by its own name, too.
     """
 
     names: tuple[str, ...] = ()
     figures: tuple[str, ...] = ()
+    places: tuple[str, ...] = ()
 
     def __or__(self, other: Part) -> Part:
         """What either has: all, where one of them has all."""
-        return Part(_either(self.names, other.names), _either(self.figures, other.figures))
+        places = _either(self.places, other.places)
+        return Part(_either(self.names, other.names), _either(self.figures, other.figures), places)
 
     def within(self, experiment: Experiment) -> Part:
         """The same, without what chooses nothing: all names of an axis, or all figures."""
         axes, figures = experiment.text["axes"].values(), experiment.text["table"]["figures"]
         every = any(set(axis) <= set(self.names) for axis in axes)
-        return Part(() if every else self.names, () if set(figures) <= set(self.figures) else self.figures)
+        return Part(() if every else self.names, () if set(figures) <= set(self.figures) else self.figures, self.places)
 
     @property
     def only(self) -> str:
@@ -47,10 +50,31 @@ class Part:
         figures = " and ".join(map(repr, self.figures))
         return "".join([*words, f", of which --show has {figures} alone" if figures else ""])
 
+    @property
+    def captions(self) -> tuple[str, ...]:
+        """How the captions of its pictures begin; none: those of all pictures, as a table has no picture of its own."""
+        return tuple(f"{place}:" for place in self.places) if all(map(_is_figure, self.places)) else ()
+
+    def has_distances(self, experiment: Experiment) -> bool:
+        """Whether it has the figure of an experiment that shows how far images are moved."""
+        return DISTANCES.get(experiment.name) in self.places
+
+    def has_values(self, experiment: Experiment) -> bool:
+        """Whether it has anything else: what the table of the experiment shows."""
+        return not self.places or any(place != DISTANCES.get(experiment.name) for place in self.places)
+
     def shown(self, experiment: Experiment) -> Experiment:
         """The experiment with these figures in its table, to be shown."""
         table = {**experiment.text["table"], **({"figures": list(self.figures)} if self.figures else {})}
         return replace(experiment, text={**experiment.text, "table": table})
+
+
+ALL = Part()
+"""Of an experiment that was asked for by its own name."""
+
+
+def _is_figure(place: str) -> bool:
+    return place.startswith("figure ")
 
 
 def _either(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
@@ -65,8 +89,12 @@ PARTS: Mapping[str, Mapping[str, Part]] = {
 }
 """By experiment, and what is a part of it in the paper; what does not stand here is all of its experiment."""
 
+DISTANCES: Mapping[str, str] = {"adversarial": "figure 9"}
+"""By experiment, the figure of the paper that shows how far CW moves images (`moved.py`), and no error alone."""
+
 
 def part_of(experiment: Experiment, places: Sequence[str]) -> Part:
     """What these places of the paper have of an experiment together; all of it where it was not asked for by them."""
-    have = [PARTS.get(experiment.name, {}).get(place, Part()) for place in places]
+    parts = PARTS.get(experiment.name, {})
+    have = [replace(parts.get(place, Part()), places=(place,)) for place in places]
     return functools.reduce(operator.or_, have) if have else Part()

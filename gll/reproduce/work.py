@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
@@ -20,16 +20,7 @@ from gll.files import complete_file
 from gll.reproduce.choice import chosen
 from gll.reproduce.experiment import Cell, Experiment, ExperimentError, require_different
 from gll.reproduce.kinds import AbstractKind, Outcome, Place, kind_of
-from gll.reproduce.records import (
-    Record,
-    add_records,
-    claimed,
-    done_records,
-    put_back,
-    read_record,
-    read_records,
-    write_json,
-)
+from gll.reproduce.records import Record, add_records, claimed, done_records, put_back, read_record, write_json
 from gll.reproduce.state import NEED_FAILED, error_of, grouped, holder, note_begin, stopped
 from gll.reproduce.tables import digits_of
 from gll.reproduce.taken import take_over
@@ -139,22 +130,32 @@ class Work:
     def slow(self) -> str:
         """A warning where cells that are long on a GPU are to be run on a CPU; else empty.
 
-        How long they are is known from those of this scale that were run on a GPU; where none was, *full* is long.
+        How long they are is known from those of this scale and their data that were run on a GPU; where none was,
+        *full* is long.
         """
         from gll.train.model import find_device
-        from gll.train.progress import clock
 
         left = [cell for cell in self.todo() if cell.key not in self.unready]
         if not left or self.scale == "smoke" or find_device(self.device, "--device").type != "cpu":
             return ""
-        stored = read_records(self.experiment.folder / "results.json").values()
-        known = [r for r in stored if r["scale"] == self.scale and not r["role"]]
-        longest = max((r["wall_s"] for r in known if not r["device"].endswith("cpu")), default=0.0)
-        if longest < LONG and (known or self.scale != "full"):
+        longest = self._longest()
+        new = sorted({cell.point.data for cell in left} - longest.keys())
+        known = {data: longest[data] for data in sorted({cell.point.data for cell in left} & longest.keys())}
+        if max(known.values(), default=0.0) < LONG and not (new and self.scale == "full"):
             return ""
         cells = f"{counted(len(left), 'cell')} of {self.experiment.name} at {self.scale} on a CPU"
-        took = f"such a cell took up to {clock(longest)} on a GPU" if longest else "this is the paper's setting"
+        took = told_times(known, [data for data in new if data and longest])
         return f"{cells}: {took}, and takes longer here, often many times; Ctrl-C stops, and what is done is kept"
+
+    def _longest(self) -> dict[str, float]:
+        """Seconds of the longest cell of each data set that was run on a GPU; 0 where it was run on CPUs alone."""
+        found: dict[str, float] = {}
+        done = self.done()
+        for cell in (cell for cell in self.cells if cell.key in done and not cell.role):
+            record = done[cell.key]
+            seconds = 0.0 if record["device"].endswith("cpu") else record["wall_s"]
+            found[cell.point.data] = max(found.get(cell.point.data, 0.0), seconds)
+        return found
 
     def problems(self) -> list[str]:
         """What went wrong since this began, here or in another process; each reason once."""
@@ -281,6 +282,27 @@ class Work:
         folder.mkdir(exist_ok=True)
         with complete_file(folder / f"{cell.folder}.npz") as part, part.open("wb") as file:
             np.savez_compressed(file, **outcome.arrays)  # type: ignore[arg-type]
+
+
+def told_times(known: Mapping[str, float], new: Sequence[str]) -> str:
+    """How long cells are, as far as it is known.
+
+    Args:
+        known: seconds of the longest on a GPU, by data set.
+        new: data sets without a time; of another one no time is named.
+
+    >>> told_times({"mnist": 700.0}, []), told_times({}, ["cifar10"])
+    ('such a cell took up to 11:40 on a GPU', "those of cifar10 were never timed; this is the paper's setting")
+    >>> told_times({"mnist": 700.0}, ["cifar10"])
+    "such a cell of mnist took up to 11:40 on a GPU; those of cifar10 were never timed; this is the paper's setting"
+    """
+    from gll.train.progress import clock
+
+    longest = max(known.values(), default=0.0)
+    of = f" of {' or '.join(known)}" if new else ""
+    took = [f"such a cell{of} took up to {clock(longest)} on a GPU"] if longest else []
+    untimed = [f"those of {' and '.join(new)} were never timed"] if new else []
+    return "; ".join([*took, *untimed, *(["this is the paper's setting"] if new or not longest else [])])
 
 
 def _require_finite(outcome: Outcome) -> None:
