@@ -174,7 +174,7 @@ def noise(known: Known, record: dict[str, Any]) -> str:
             found[title] = [(r["seed"], r["values"]["softmax, IFGSM"]) for r in own]
         if again is not None:
             own = [r for at, r in again.found if at == {"head": head, "training": NATURAL}]
-            found["[an ablation](reproduce.md#ablations)"] = [(r["seed"], r["values"]["IFGSM"]) for r in own]
+            found["[an ablation](reproduce.md#attack-rate)"] = [(r["seed"], r["values"]["IFGSM"]) for r in own]
         every = [error for errors in found.values() for _, error in errors]
         if every:
             told = {t: ", ".join(f"{e:.1f} (seed {s})" for s, e in sorted(errors)) for t, errors in found.items()}

@@ -243,7 +243,7 @@ def test_why_ours_differ_is_asked_elsewhere(tmp_path: Path) -> None:
 
 def test_the_section_is_that_of_the_experiment(counts: Experiment) -> None:
     assert page_of(load_experiment(REAL / "emnist")).endswith("docs/reproduce.md, section EMNIST")
-    assert page_of(load_experiment(REAL / "settings")).endswith("docs/reproduce.md, section Ablations")
+    assert page_of(load_experiment(REAL / "settings")).endswith("docs/reproduce.md, section settings")
     assert page_of(counts) == ""
     (counts.folder.parent / "README.md").touch()
     assert page_of(counts).endswith("README.md, section counts")
