@@ -1,10 +1,13 @@
-"""Which reading of the paper's protocol gives which error: MNIST, natural training, FGSM and IFGSM at ε = 0.3.
+"""Which reading of the paper's protocol gives which error: MNIST, FGSM and IFGSM at ε = 0.3.
 
     python benchmarks/paper_attacks.py --device cuda --part linear
     python benchmarks/paper_attacks.py --device cuda --part wnll
     python benchmarks/paper_attacks.py --device cuda --part gll,wnll-trainings
     python benchmarks/paper_attacks.py --part none --json benchmarks/results/paper-attacks.json     joins what is there
+    python benchmarks/paper_attacks.py --part robust --work out/robust \\
+        --json benchmarks/results/paper-attacks-robust.json
 
+All parts but the last are of natural training, the last of adversarial training for 15 epochs, which a CPU can do.
 Networks are those of `experiments/adversarial`. One thing at a time is changed: how a network was trained, whose
 gradient is followed, or how the attack is carried out (`_readings.py`). A row is kept in the folder --work as soon as
 it is measured, and is not measured again; so the parts may run side by side, stop, and go on. The table is made by
@@ -15,7 +18,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -59,6 +62,8 @@ class Training:
         seed: of everything.
         changes: `key=value`.
         at_test: a graph head in the place of the last layer, which lends its gradient.
+        kind: natural or robust, as on the axis of the experiment.
+        stages: which part of the epochs each stage of WNLL is.
     """
 
     head: str
@@ -68,16 +73,18 @@ class Training:
     seed: int = 0
     changes: tuple[str, ...] = ()
     at_test: str | None = None
+    kind: str = "natural"
+    stages: tuple[int, int] = (5, 20)
 
     def config(self, work: Path, most: int, more: tuple[str, ...]) -> Config:
         """The config of the experiment, but for the changes."""
-        place = {"data": "mnist", "head": self.head, "training": "natural"}
+        place = {"data": "mnist", "head": self.head, "training": self.kind}
         point = next(p for p in load_experiment(EXPERIMENT).points("full") if dict(p.place) == place)
         epochs = min(self.epochs, most)
         own = [f"train.epochs={epochs}", f"train.step_epochs={max(1, epochs // 4)}", f"seed={self.seed}"]
         if self.head == "WNLL":
-            stages = {"stage1": max(1, epochs // 5), "stage2": max(1, epochs // 20)}
-            own += [f"model.head_options.{name}={number}" for name, number in stages.items()]
+            stages = zip(("stage1", "stage2"), self.stages, strict=True)
+            own += [f"model.head_options.{name}={max(1, epochs // part)}" for name, part in stages]
         own += ["train.save_every=25", "test.every=0", *self.changes, *more]
         config = from_toml('name = "paper-attacks"', [*point.settings(), *own])
         key = sha256(json.dumps([told(config), self.seed], sort_keys=True).encode()).hexdigest()[:12]
@@ -112,6 +119,16 @@ def wnll_trainings(seeds: list[int]) -> Iterator[Training]:
         yield Training("WNLL", AS_WRITTEN, BOTH, seed=seed)
 
 
+def robust_trainings(seeds: list[int]) -> Iterator[Training]:
+    """As the cells of `attack-rate` that have these names: --trained takes them from there."""
+    short = Training("GLL", "15 epochs, rate 0.001", (), epochs=15, seed=seeds[0], kind="robust")
+    steps = ("train.step_epochs=4",)
+    small, no_box = LINEAR_READINGS["α = 0.01"], LINEAR_READINGS["no box: the ε-ball alone"]
+    yield replace(short, readings=(PLAIN, small, no_box), changes=(*steps, "train.lr=0.001"))
+    by_either = (*BOTH, small, replace(small, gradient="exact"))
+    yield replace(short, head="WNLL", name="15 epochs", readings=by_either, changes=steps, stages=(3, 7))
+
+
 def trainings(wanted: str, seeds: list[int]) -> Iterator[tuple[list[int], Training]]:
     """What parts consist of, the most telling first, and where it stands in the table."""
     no_box = GRAPH_READINGS["no box: the ε-ball alone"]
@@ -120,6 +137,7 @@ def trainings(wanted: str, seeds: list[int]) -> Iterator[tuple[list[int], Traini
         "wnll": [Training("WNLL", AS_WRITTEN, (*BOTH, *list(GRAPH_READINGS.values())[1:]), seed=seeds[0])],
         "wnll-trainings": list(wnll_trainings(seeds)),
         "gll": [Training("GLL", AS_WRITTEN, (PLAIN, no_box), seed=seeds[0])],
+        "robust": list(robust_trainings(seeds)),
         "none": [],
     }
     for name in wanted.split(","):
@@ -129,8 +147,20 @@ def trainings(wanted: str, seeds: list[int]) -> Iterator[tuple[list[int], Traini
             yield [list(parts).index(name), index], training
 
 
-def trained(config: Config, console: Console) -> Run:
-    """The finished run; an unfinished one goes on."""
+def trained(config: Config, folders: Sequence[Path], console: Console) -> Run:
+    """The finished run; an unfinished one goes on.
+
+    Args:
+        config: of the run.
+        folders: runs; one of the same training that is finished is taken.
+        console: where to.
+    """
+    for folder in folders:
+        found = Run.open(folder, writes=False)
+        same = (told(found.config), found.config.seed) == (told(config), config.seed)
+        if same and found.result() is not None:
+            console.print(f"taken from {folder}")
+            return replace(found, config=replace(config, out=str(folder)))
     there = (config.directory / "config.toml").is_file()
     run = replace(Run.open(config.directory), config=config) if there else new_run(config)
     if run.result() is None:
@@ -190,13 +220,18 @@ def joined(work: Path) -> dict[str, Any]:
 
 
 def main(
-    part: Annotated[str, typer.Option(help="linear, wnll, wnll-trainings, gll, none; several with commas")] = "linear",
+    part: Annotated[
+        str, typer.Option(help="linear, wnll, wnll-trainings, gll, robust, none; several with commas")
+    ] = "linear",
     device: Annotated[str, typer.Option(help="cpu or cuda")] = "cpu",
     seeds: Annotated[str, typer.Option(help="with commas; readings of the attack are for the first")] = "0,1,2",
     data_root: Annotated[str, typer.Option(help="where the data is")] = "",
     epochs: Annotated[int, typer.Option(help="no training has more")] = EPOCHS,
     samples: Annotated[int, typer.Option(help="test images; 0: all")] = 0,
     base: Annotated[int, typer.Option(help="labelled training images in a graph")] = 10_000,
+    trained_before: Annotated[
+        list[Path] | None, typer.Option("--trained", help="a finished run, taken where it is of the same training")
+    ] = None,
     work: Annotated[Path, typer.Option(help="runs and rows; what is there is not made again")] = Path(
         "out/paper-attacks"
     ),
@@ -225,7 +260,7 @@ def main(
                 console.print(f"{seconds:g} s are over: the same command goes on")
                 break
             if subject is None:
-                run = trained(config, console)
+                run = trained(config, trained_before or (), console)
                 subject, images = subject_of(run, training, base, place), samples_of(run, samples, place)
             row = {
                 "place": [*at, index],

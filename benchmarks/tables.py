@@ -347,6 +347,7 @@ def tables() -> dict[str, str]:
         "poisoning": (poisoning, {}),
         "schedules": (schedules, {}),
         "graph-at-test": (graph_at_test, {}),
+        "paper-attacks-robust": (lambda record, _: readings(record), {}),
         "transfers-fashion": (transfers, {}),
         "effort-fashion": (lambda record, _: efforts(record, found), {}),
         "effort-mnist-natural": (lambda record, _: efforts(record, found), {}),

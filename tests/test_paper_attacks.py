@@ -34,12 +34,12 @@ def bench() -> Iterator[ModuleType]:
         yield module
 
 
-def run_part(bench: ModuleType, folder: Path, part: str) -> dict[str, Any]:
+def run_part(bench: ModuleType, folder: Path, part: str, *more: str) -> dict[str, Any]:
     app = Typer()
     app.command()(bench.main)
     words = ["--part", part, "--epochs", "3", "--samples", "40", "--base", "40", "--seeds", "0", "--work", str(folder)]
     words += [w for text in [*FEW, f"data.name={digits()}"] for w in ("--set", text)]
-    done = CliRunner().invoke(app, [*words, "--json", str(folder / "all.json")], catch_exceptions=False)
+    done = CliRunner().invoke(app, [*words, *more, "--json", str(folder / "all.json")], catch_exceptions=False)
     assert done.exit_code == 0, done.output
     return dict(json.loads((folder / "all.json").read_text()))
 
@@ -80,6 +80,21 @@ def test_rows_are_not_measured_again_and_parts_are_joined(bench: ModuleType, wnl
     assert "| **4.64** |" in table
     for row in both["rows"]:
         assert f"{row['IFGSM']:.2f}" in table
+
+
+def test_a_network_that_is_trained_is_attacked_as_it_is(bench: ModuleType, tmp_path: Path) -> None:
+    """The same rows, by runs of the same trainings; beside the paper's errors after adversarial training."""
+    first = run_part(bench, tmp_path / "first", "robust")
+    runs = [str(run) for run in (tmp_path / "first" / "runs").iterdir()]
+    (tmp_path / "second").mkdir()
+    again = run_part(bench, tmp_path / "second", "robust", *(word for run in runs for word in ("--trained", run)))
+    assert not (tmp_path / "second" / "runs").exists()
+    errors = [[(row["head"], row["reading"], row["after"]) for row in record["rows"]] for record in (first, again)]
+    assert errors[0] == errors[1]
+    assert [row["training"]["adversarial.eps"] for row in again["rows"]] == [0.3] * 8
+    table = importlib.import_module("_paper_attacks").readings(again)
+    assert "| **GLL** | the paper | | | | 0.55 | 2.28 | 2.30 |" in table
+    assert "| **WNLL** | the paper | | | | 0.58 | 2.48 | 2.97 |" in table
 
 
 class Linear(nn.Module):
