@@ -341,7 +341,7 @@ CLAIMS: dict[str, Callable[[], bool]] = {
         and mean("attack-length", row, "CW") <= paper("adversarial", f"fashionmnist, {head}, natural", "CW")
         for head, row in (("linear", "linear, 100 epochs"), ("GLL", "GLL, 100 epochs, weak attacks"))
     ),
-    "after all 100, of 1,000 samples (`attack-length`, one seed)": lambda: all(
+    "after all 100, of 1,000 samples ([`attack-length`](reproduce.md#attack-length), one seed)": lambda: all(
         mean("attack-length", "GLL, 100 epochs, weak attacks", attack)
         <= paper("adversarial", "fashionmnist, GLL, natural", attack)
         for attack in ("FGSM", "IFGSM")

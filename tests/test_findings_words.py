@@ -136,7 +136,7 @@ CLAIMS: dict[str, Callable[[], bool]] = {
             for rate in ("", ", rate 0.05")
         )
     ),
-    "after 4,000, one seed (`longer`)": lambda: (
+    "after 4,000, one seed ([`longer`](reproduce.md#longer))": lambda: (
         len(values("longer", "ResNet18: 4,000 steps, GLL")) == 1
         and mean("longer", "ResNet18: 4,000 steps, GLL") < paper("cifar10", "resnet18, 20%, GLL") + 0.06
         and mean("longer", "ResNet18: 1,000 steps, GLL") > paper("cifar10", "resnet18, 20%, GLL") + 0.5
