@@ -137,7 +137,7 @@ CLAIMS: dict[str, Callable[[], bool]] = {
     "Not by the epochs, as far as they were run: after a third of them it is": lambda: (
         beside_paper(EXPERIMENTS["adversarial"], "cifar10, WNLL, natural", "CW", longer_wnll("CW"), 200) == "higher"
     ),
-    "after a third of its epochs, in stages of 20 and 5, of 1,000 samples ([`attack-length`](reproduce.md#attack-length), one seed)": lambda: (
+    "after a third of its epochs, in stages of 20 and 5, of 1,000 samples ([`attack-length`]": lambda: (
         paper("adversarial", "cifar10, WNLL, natural", "natural") + 2
         < longer_wnll("natural")[0]
         < attacked("WNLL", "natural") - 15
