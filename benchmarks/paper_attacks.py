@@ -4,10 +4,10 @@
     python benchmarks/paper_attacks.py --device cuda --part wnll
     python benchmarks/paper_attacks.py --device cuda --part gll,wnll-trainings
     python benchmarks/paper_attacks.py --part none --json benchmarks/results/paper-attacks.json     joins what is there
-    python benchmarks/paper_attacks.py --part robust --work out/robust \\
+    python benchmarks/paper_attacks.py --part robust-gll,robust-wnll --samples 2500 --work out/robust \\
         --json benchmarks/results/paper-attacks-robust.json
 
-All parts but the last are of natural training, the last of adversarial training for 15 epochs, which a CPU can do.
+The last two parts are of adversarial training for 15 epochs, which a CPU can do, all others of natural training.
 Networks are those of `experiments/adversarial`. One thing at a time is changed: how a network was trained, whose
 gradient is followed, or how the attack is carried out (`_readings.py`). A row is kept in the folder --work as soon as
 it is measured, and is not measured again; so the parts may run side by side, stop, and go on. The table is made by
@@ -132,12 +132,14 @@ def robust_trainings(seeds: list[int]) -> Iterator[Training]:
 def trainings(wanted: str, seeds: list[int]) -> Iterator[tuple[list[int], Training]]:
     """What parts consist of, the most telling first, and where it stands in the table."""
     no_box = GRAPH_READINGS["no box: the ε-ball alone"]
+    robust = list(robust_trainings(seeds))
     parts: dict[str, list[Training]] = {
         "linear": list(linear_trainings(seeds)),
         "wnll": [Training("WNLL", AS_WRITTEN, (*BOTH, *list(GRAPH_READINGS.values())[1:]), seed=seeds[0])],
         "wnll-trainings": list(wnll_trainings(seeds)),
         "gll": [Training("GLL", AS_WRITTEN, (PLAIN, no_box), seed=seeds[0])],
-        "robust": list(robust_trainings(seeds)),
+        "robust-gll": robust[:1],
+        "robust-wnll": robust[1:],
         "none": [],
     }
     for name in wanted.split(","):
@@ -221,7 +223,7 @@ def joined(work: Path) -> dict[str, Any]:
 
 def main(
     part: Annotated[
-        str, typer.Option(help="linear, wnll, wnll-trainings, gll, robust, none; several with commas")
+        str, typer.Option(help="linear, wnll, wnll-trainings, gll, robust-gll, robust-wnll, none; several with commas")
     ] = "linear",
     device: Annotated[str, typer.Option(help="cpu or cuda")] = "cpu",
     seeds: Annotated[str, typer.Option(help="with commas; readings of the attack are for the first")] = "0,1,2",

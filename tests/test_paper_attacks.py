@@ -84,10 +84,12 @@ def test_rows_are_not_measured_again_and_parts_are_joined(bench: ModuleType, wnl
 
 def test_a_network_that_is_trained_is_attacked_as_it_is(bench: ModuleType, tmp_path: Path) -> None:
     """The same rows, by runs of the same trainings; beside the paper's errors after adversarial training."""
-    first = run_part(bench, tmp_path / "first", "robust")
+    first = run_part(bench, tmp_path / "first", "robust-gll,robust-wnll")
     runs = [str(run) for run in (tmp_path / "first" / "runs").iterdir()]
     (tmp_path / "second").mkdir()
-    again = run_part(bench, tmp_path / "second", "robust", *(word for run in runs for word in ("--trained", run)))
+    again = run_part(
+        bench, tmp_path / "second", "robust-gll,robust-wnll", *(word for run in runs for word in ("--trained", run))
+    )
     assert not (tmp_path / "second" / "runs").exists()
     errors = [[(row["head"], row["reading"], row["after"]) for row in record["rows"]] for record in (first, again)]
     assert errors[0] == errors[1]
