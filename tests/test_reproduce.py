@@ -458,7 +458,7 @@ def test_mistakes_on_the_command_line(tiny: Experiment) -> None:
     where = ["--experiments", str(tiny.folder.parent)]
     for words, message in (
         ([], "say which experiment: tiny"),
-        (["nothing"], "unknown experiment 'nothing'; choose one of tiny"),
+        (["zoo"], "unknown experiment 'zoo'; choose one of tiny"),
         (["tiny", "--scale", "full"], "unknown scale of tiny 'full'; choose one of smoke, small"),
         (["tiny", "--only", "cnn"], "no cell of tiny at smoke is cnn ('cnn' is on no axis); there are head: mlp"),
     ):
