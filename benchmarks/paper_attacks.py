@@ -5,7 +5,7 @@
     python benchmarks/paper_attacks.py --device cuda --part gll,wnll-trainings
     python benchmarks/paper_attacks.py --part none --json benchmarks/results/paper-attacks.json     joins what is there
     python benchmarks/paper_attacks.py --part robust-gll,robust-wnll --samples 2500 --work out/robust \\
-        --json benchmarks/results/paper-attacks-robust.json
+        --json benchmarks/results/paper-attacks-robust.json --trained RUN --trained RUN
 
 The last two parts are of adversarial training for 15 epochs, which a CPU can do, all others of natural training.
 Networks are those of `experiments/adversarial`. One thing at a time is changed: how a network was trained, whose
@@ -120,7 +120,8 @@ def wnll_trainings(seeds: list[int]) -> Iterator[Training]:
 
 
 def robust_trainings(seeds: list[int]) -> Iterator[Training]:
-    """As the cells of `attack-rate` that have these names: --trained takes them from there."""
+    """Cells of `attack-rate`, from where --trained takes them: of a GLL *robust, 15 epochs, rate 0.001*, of WNLL *robust,
+    15 epochs in stages of 5 and 2*."""
     short = Training("GLL", "15 epochs, rate 0.001", (), epochs=15, seed=seeds[0], kind="robust")
     steps = ("train.step_epochs=4",)
     small, no_box = LINEAR_READINGS["α = 0.01"], LINEAR_READINGS["no box: the ε-ball alone"]
@@ -163,6 +164,7 @@ def trained(config: Config, folders: Sequence[Path], console: Console) -> Run:
         if same and found.result() is not None:
             console.print(f"taken from {folder}")
             return replace(found, config=replace(config, out=str(folder)))
+        console.print(f"of another training, or not finished: {folder}")
     there = (config.directory / "config.toml").is_file()
     run = replace(Run.open(config.directory), config=config) if there else new_run(config)
     if run.result() is None:
