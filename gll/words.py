@@ -19,7 +19,7 @@ def counted(number: int, one: str) -> str:
 
 
 def did_you_mean(names: Iterable[str]) -> str:
-    """A question that ends an error message; nothing where there are no names.
+    """A question of an error message, at its end or before what there is; nothing where there are no names.
 
     >>> did_you_mean(["a", "b"]), did_you_mean([])
     ("; did you mean 'a' or 'b'?", '')

@@ -31,6 +31,7 @@ PLACES = {
     "why": "on table 3: why ours differ",
     "heads": "figure 11 in appendix B.2",
     "own": "none, unlike table 7",
+    "later": "future work",
 }
 
 
@@ -69,6 +70,8 @@ def counts(tmp_path: Path) -> Experiment:
         (["figures 6 to 8"], ["attacks"], "figures 6, 7 and 8 of the paper are `attacks`"),
         (["figures", "7-9"], ["attacks"], "figures 7, 8 and 9 of the paper are `attacks`"),
         (["figs. 9–10"], ["attacks"], "figures 9 and 10 of the paper are `attacks`"),
+        (["future work"], ["later"], "future work of the paper is `later` (the later)"),
+        (["Future", "work", "own"], ["later", "own"], "future work of the paper is `later`"),
         (["own", "table", "3", "fig", "11", "heads"], ["own", "sizes", "heads"], "figure 11 of the paper is `heads`"),
     ],
 )
@@ -124,13 +127,13 @@ def test_what_no_experiment_has_is_refused(counts: Experiment, words: list[str],
     assert not (counts.folder / "work").exists()
 
 
-@pytest.mark.parametrize("words", ["section 4.5", "chapter 2", "appendix"])
+@pytest.mark.parametrize("words", ["section 4.5", "chapter 2", "appendix", "appendixs", "appendices"])
 def test_parts_of_the_paper_that_are_no_names(words: str) -> None:
     with pytest.raises(ValueError, match=r"such as 'table 4' or 'appendix A\.1'"):
         resolved([words], load_all(REAL))
 
 
-@pytest.mark.parametrize("words", [["appendix A"], ["appendix", "a"], ["Appendix-A"]])
+@pytest.mark.parametrize("words", [["appendix A"], ["appendix", "a"], ["Appendix-A"], ["appendixa"]])
 def test_an_appendix_names_what_is_in_it(words: list[str]) -> None:
     with pytest.raises(ExperimentError, match=r"appendix A of the paper has A\.1 .*; name one: 'A\.1'") as found:
         resolved(words, load_all(REAL))
@@ -156,7 +159,8 @@ def test_every_table_of_the_paper_is_found() -> None:
     for place in [*(f"table {n}" for n in range(1, 11)), *(f"figure {n}" for n in range(3, 13)), *APPENDICES]:
         assert having(place, experiments), place
     unread = [one.name for one in experiments if one.of_paper and not read_places(one.in_paper)]
-    assert unread in ([], ["few-labels"]), "of the paper's future work"
+    assert unread == []
+    assert resolved(["future work"], load_all(REAL)).names == ("few-labels",)
 
 
 def test_a_number_that_is_near_is_no_place_of_the_paper() -> None:
@@ -279,6 +283,8 @@ def test_a_part_is_run_alone(times: Experiment, words: list[str], titles: list[s
         (["table 8"], "no cell of times at smoke is resnet18, but there are at small: add --scale small"),
         (["table 8", "--only", "small-cnn", "--show"], "table 8 is resnet18; small-cnn is table 7"),
         (["table 8", "--only", "small-cnn, seed 1", "--scale", "small"], "table 8 is resnet18; small-cnn is table 7"),
+        (["table 8", "--scale", "smoke"], "no cell of times at smoke is resnet18; --scale small has them"),
+        (["table 8", "--scale", "smoke", "--list"], "no cell of times at smoke is resnet18; --scale small has them"),
         (["table 8", "--only", "small-cnn", "--pack", "carried.tar.gz"], "table 8 is resnet18; small-cnn is table 7"),
         (["times", "--only", "small-cnn, resnet18", "--show"], "no cell of times at small is small-cnn, resnet18: "),
     ],
@@ -297,6 +303,33 @@ def test_a_name_of_another_figure_says_which() -> None:
     part = resolved(["figures 6 and 7"], {"adversarial": experiment}).parts["adversarial"]
     found = why_none(experiment, "small", ["CIFAR10, GLL", "cifar10", "mnist | fashionmnist"], part)
     assert found == "figures 6 and 7 are mnist and fashionmnist; cifar10 is figure 8"
+
+
+def test_a_name_in_no_other_part_is_in_the_table_of_all() -> None:
+    experiment = load_experiment(REAL / "parameters")
+    part = resolved(["table 1"], {"parameters": experiment}).parts["parameters"]
+    assert why_none(experiment, "full", ["resnet18"], part) == "table 1 is FashionMNIST CNN; ResNet18 is table 3"
+    assert "is on no axis" in why_none(experiment, "full", ["resnet19"], part)
+
+
+@pytest.mark.parametrize("look", [["--show"], ["--list"], ["--scale", "small"]])
+def test_what_of_several_names_a_part_has_not_is_said(times: Experiment, look: list[str]) -> None:
+    """Where the part has one of them, too, and so something to show or to run."""
+    where = ["--experiments", str(times.folder.parent), "--work", str(times.folder / "work"), "--device", "cpu"]
+    found = CliRunner().invoke(app, ["reproduce", "table 8", "--only", "resnet18 | small-cnn", *look, *where])
+    assert (found.exit_code, said(found).count("table 8 is resnet18; small-cnn is table 7")) == (0, 1), found.output
+    plain = CliRunner().invoke(app, ["reproduce", "table 8", "--only", "resnet18", *look, *where])
+    assert "small-cnn" not in plain.output
+
+
+def test_another_scale_is_named_as_it_can_be_typed() -> None:
+    """One that was typed is replaced; --show has all scales but smoke where none is typed."""
+    experiment = load_experiment(REAL / "cifar10")
+    assert why_none(experiment, "small", ["vgg11", "2%"], given=True).endswith("; --scale full has them")
+    found = why_none(experiment, "small", ["vgg11", "2%"], given=True, shows=True)
+    assert found.endswith(", but there are at full: leave --scale out")
+    found = CliRunner().invoke(app, ["reproduce", "cifar10", "--only", "vgg11, 2%", "--scale", "small", "--show"])
+    assert (found.exit_code, "at full: leave --scale out" in said(found)) == (1, True), found.output
 
 
 def test_parts_are_those_of_the_page() -> None:

@@ -6,15 +6,18 @@ title of a cell, as of a list or a log, is that one alone, though others may hav
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from gll.reproduce.experiment import Cell, Experiment
+from gll.reproduce.experiment import SCALES, Cell, Experiment
 from gll.reproduce.in_paper import elsewhere
 from gll.reproduce.kinds import kind_of
 from gll.reproduce.parts import ALL, Part
 from gll.reproduce.tables import LINEAR_NAME
-from gll.reproduce.words import has, near, same
+from gll.reproduce.words import has, near, plain, same
 from gll.words import did_you_mean
+
+SEED = re.compile(r"seed\d+")
 
 
 def chosen(cells: Iterable[Cell], words: Sequence[str]) -> list[Cell]:
@@ -36,12 +39,22 @@ def within(words: Sequence[str], part: str) -> tuple[str, ...]:
     return (*words,) if inside else (*words, part)
 
 
-def why_none(experiment: Experiment, scale: str, words: Sequence[str], part: Part = ALL) -> str:
+def why_none(
+    experiment: Experiment,
+    scale: str,
+    words: Sequence[str],
+    part: Part = ALL,
+    *,
+    given: bool = False,
+    shows: bool = False,
+) -> str:
     """A message for words that no cell of a scale has: where there are such cells, and what can be asked for.
 
     Args:
         experiment, scale, words: no cell has these there.
         part: that was asked for of the experiment, by a figure of the paper; a word may belong to another figure.
+        given: the scale was typed.
+        shows: --show was, which has every scale but smoke where none is typed.
     """
     if said := elsewhere(experiment, part, words):
         return said
@@ -49,12 +62,12 @@ def why_none(experiment: Experiment, scale: str, words: Sequence[str], part: Par
     at = {one: kind.cells(experiment, one) for one in experiment.scales}
     asked = [part.strip() for word in words for part in word.split("|") if part.strip()]
     said = f"no cell of {experiment.name} at {scale} is {', '.join(word.strip() for word in words)}"
-    others = [one for one in experiment.scales if chosen(at[one], words)]
+    others = [one for one in experiment.scales if chosen(at[one], words) and not (shows and one == SCALES[0])]
     both = _of_one_axis(at[scale], words)
     unknown = [word for word in asked if not any(has(cell.parts, word) for cell in at[scale])]
     without = "" if unknown else _left_out(experiment, scale, words)
     if others:
-        return f"{said}, but there are at {' and '.join(others)}: add --scale {others[0]}"
+        return said + _at_others(others, given=given, shows=shows)
     if both:
         return f"{said}: {' and '.join(both)} are on one axis; write --only {' | '.join(both)!r} for either"
     if without:
@@ -65,6 +78,19 @@ def why_none(experiment: Experiment, scale: str, words: Sequence[str], part: Par
     meant = "" if apart else next(filter(None, (_meant(word, scale, at) for word in unknown)), "")
     there = f"{meant} There are" if meant else f"{_as_the_paper_calls_it(unknown, at[scale])}; there are"
     return f"{said}{named}{apart}{there} {values(at[scale])}"
+
+
+def _at_others(others: Sequence[str], *, given: bool, shows: bool) -> str:
+    """At which scales there are such cells, and what to type for them.
+
+    >>> _at_others(["small", "full"], given=False, shows=False), _at_others(["full"], given=True, shows=False)
+    (', but there are at small and full: add --scale small', '; --scale full has them')
+    >>> _at_others(["full"], given=True, shows=True)
+    ', but there are at full: leave --scale out'
+    """
+    if given and not shows:
+        return f"; --scale {' and --scale '.join(others)} {'have' if len(others) > 1 else 'has'} them"
+    return f", but there are at {' and '.join(others)}: {'leave --scale out' if shows else f'add --scale {others[0]}'}"
 
 
 def _as_the_paper_calls_it(unknown: Iterable[str], cells: Iterable[Cell]) -> str:
@@ -82,8 +108,12 @@ def _left_out(experiment: Experiment, scale: str, words: Sequence[str]) -> str:
 
 
 def is_seed(word: str) -> bool:
-    """Whether a word of --only asks for a seed, and not for a place of the grid."""
-    return word.strip().startswith("seed ")
+    """Whether a word of --only asks for a seed, or for one of several, and not for a place of the grid.
+
+    >>> is_seed("Seed 0"), is_seed("seed0 | seed 1"), is_seed("seedling"), is_seed("seed 0 | MLP")
+    (True, True, False, False)
+    """
+    return all(SEED.fullmatch(plain(part)) for part in word.split("|"))
 
 
 def values(cells: Iterable[Cell]) -> str:

@@ -19,7 +19,7 @@ from gll.names import require_name
 from gll.reproduce.below import results_scales
 from gll.reproduce.choice import chosen, why_none, within
 from gll.reproduce.experiment import SCALES, Experiment, ExperimentError, load_all
-from gll.reproduce.in_paper import resolved
+from gll.reproduce.in_paper import elsewhere, resolved
 from gll.reproduce.kinds import kind_of
 from gll.reproduce.limit import Limit, where_stopped
 from gll.reproduce.listing import Beside, show_cells
@@ -279,9 +279,12 @@ def look(
         if any(chosen(kind_of(experiment).cells(experiment, scale), words) for scale in scales):
             show(experiment)
             found = True
+            nothing += filter(None, [elsewhere(experiment, request.part_of(name), request.only)])
         else:
             none = f"{name} has {SCALES[0]} alone, whose figures mean nothing: there is nothing to show"
-            nothing.append(why_none(experiment, scales[-1], words, request.part_of(name)) if scales else none)
+            given, part = request.scale is not None, request.part_of(name)
+            why = why_none(experiment, scales[-1], words, part, given=given, shows=request.results) if scales else none
+            nothing.append(why)
     if not found:
         raise ExperimentError("; ".join(nothing))
     for said in nothing if request.names else ():
@@ -356,8 +359,10 @@ def works_of(experiments: Mapping[str, Experiment], request: Request, console: C
         work = Work(experiments[name], scale, request.work, request.device, Reporter(console), request.only_of(name))
         if chosen(work.cells, work.only):
             works.append(work)
+            nothing += filter(None, [elsewhere(work.experiment, request.part_of(name), request.only)])
         else:
-            nothing.append(why_none(work.experiment, scale, work.only, request.part_of(name)))
+            given, part = request.scale is not None, request.part_of(name)
+            nothing.append(why_none(work.experiment, scale, work.only, part, given=given))
     if not works:
         raise ExperimentError("; ".join(nothing))
     for said in nothing:

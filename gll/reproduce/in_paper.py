@@ -22,12 +22,14 @@ LETTERED = re.compile(r"\bappendix ([A-Z]\.\d+)")
 NUMBERS = r"\d{1,3}(?:\s*(?:,\s*and|,|and|&|to|-|–)\s*\d{1,3})*"
 TYPED = re.compile(rf"(table|tab|figure|fig|appendix)s?[.\s_-]*({NUMBERS}|[a-z]\.?\d+)", re.IGNORECASE)
 PLAIN = re.compile(r"[a-z]\.\d+", re.IGNORECASE)
-LETTER = re.compile(r"appendix[.\s_-]*([a-z])", re.IGNORECASE)
+LETTER = re.compile(r"appendix(?:[.\s_-]+|(?!s))([a-z])", re.IGNORECASE)
+"""A letter with nothing before it may be the s of several."""
 UNMEASURED = re.compile(r"abstract|introduction|related work|conclusions?|references|acknowledge?ments", re.IGNORECASE)
 """Parts of the paper that have neither a table nor a figure."""
 FUTURE = "future work"
 """Where the paper has an experiment that its conclusion speaks of."""
-PART = re.compile(r"(appendix|section|sec|chapter|table|figure)\b", re.IGNORECASE)
+TYPED_FUTURE = re.compile(r"future[\s_-]*work", re.IGNORECASE)
+PART = re.compile(r"(appendix|appendixs|appendices|section|sec|chapter|table|figure)\b", re.IGNORECASE)
 NONE = "none"
 """Of an experiment that has nothing to do with the paper."""
 WHOLE = {"tab": "table", "fig": "figure"}
@@ -57,13 +59,16 @@ class Named:
 def read_places(text: str) -> set[str]:
     """What the entry `paper` of an experiment names, each by itself. Behind a colon it says what that is.
 
+    >>> read_places("future work")
+    {'future work'}
+
     >>> sorted(read_places("table 2 and figures 6 to 8: errors and curves"))
     ['figure 6', 'figure 7', 'figure 8', 'table 2']
     >>> sorted(read_places("figure 11 in appendix B.2"))
     ['appendix B.2', 'figure 11']
     """
     named = text.partition(":")[0]
-    found = {f"appendix {place}" for place in LETTERED.findall(named)}
+    found = {f"appendix {place}" for place in LETTERED.findall(named)} | ({FUTURE} & {named.strip()})
     return found | {f"{what} {number}" for what, text in NUMBERED.findall(named) for number in _numbers(text)}
 
 
@@ -85,13 +90,15 @@ def typed_places(words: str) -> list[str]:
 
     >>> typed_places("Table 4"), typed_places("fig.7"), typed_places("appendix-a1"), typed_places("cifar10")
     (['table 4'], ['figure 7'], ['appendix A.1'], [])
-    >>> typed_places("B.3"), typed_places("b3")
-    (['appendix B.3'], [])
+    >>> typed_places("B.3"), typed_places("b3"), typed_places("Future work")
+    (['appendix B.3'], [], ['future work'])
     >>> typed_places("tables 5 and 6"), typed_places("figs. 6-8")
     (['table 5', 'table 6'], ['figure 6', 'figure 7', 'figure 8'])
     """
     if PLAIN.fullmatch(words.strip()):
         return [f"appendix {words.strip().upper()}"]
+    if TYPED_FUTURE.fullmatch(words.strip()):
+        return [FUTURE]
     found = TYPED.fullmatch(words.strip())
     if found is None:
         return []
@@ -150,19 +157,28 @@ def require_measured(words: Sequence[str], experiments: Iterable[Experiment]) ->
     """
     _, found = _first(words, lambda text: [text.strip().lower()] if UNMEASURED.fullmatch(text.strip()) else [])
     if found:
-        future = [f"`{one.name}`" for one in experiments if one.in_paper.partition(":")[0] == FUTURE]
+        future = [f"`{one.name}`" for one in experiments if FUTURE in read_places(one.in_paper)]
         more = f"; its {FUTURE} is {_and(future)}" if future and found[0].startswith("conclusion") else ""
         what = f"{found[0]!r} is a part of the paper without a table or figure"
         raise ExperimentError(f"{what}: there is nothing to measure{more}")
 
 
 def elsewhere(experiment: Experiment, part: Part, words: Sequence[str]) -> str:
-    """Which figure of the paper has the name that was asked for beside one that has others; empty where none has."""
-    for place, other in PARTS.get(experiment.name, {}).items() if part.names else ():
-        for name in other.names:
-            if name not in part.names and any(has([name], word) and not has(part.names, word) for word in words):
-                return f"{_is(part.places)} {_and(part.names)}; {name} is {place}"
-    return ""
+    """Which tables or figures of the paper have the names that were asked for beside some that have others; empty
+    where they have no others, or no other has these."""
+    names = next((axis for axis in experiment.text["axes"].values() if set(part.names) <= set(axis)), ())
+    others = [name for name in names if part.names and name not in part.names]
+    asked = [name for name in others if any(has([name], word) for word in words)]
+    told = [f"{name} is {place}" for name in asked if (place := _place_of(experiment, name, part.places))]
+    return f"{_is(part.places)} {_and(part.names)}; {', '.join(told)}" if told else ""
+
+
+def _place_of(experiment: Experiment, name: str, beside: Sequence[str]) -> str:
+    """The place of the paper that has this name: one of its own, or else one of the same sort that has all names."""
+    parts = PARTS.get(experiment.name, {})
+    sort = beside[0].split()[0]
+    whole = sorted(p for p in read_places(experiment.in_paper) - parts.keys() if p.split()[0] == sort)
+    return next((place for place, other in parts.items() if name in other.names), "") or "".join(whole[:1])
 
 
 def having_all(places: Sequence[str], experiments: Iterable[Experiment]) -> list[Experiment]:

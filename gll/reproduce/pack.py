@@ -226,7 +226,8 @@ def _items(choice: Choice) -> list[Item]:
             cells = kind_of(experiment).cells(experiment, scale)
             asked = chosen(cells, words)
             if not asked:
-                nothing.append(why_none(experiment, scale, words, choice.parts.get(name, ALL)))
+                part = choice.parts.get(name, ALL)
+                nothing.append(why_none(experiment, scale, words, part, given=choice.scale is not None))
                 continue
             asked_any = True
             done = done_records(experiment, asked, choice.work)
