@@ -313,6 +313,21 @@ def test_no_time_is_named_of_data_that_has_none(tmp_path: Path) -> None:
     assert "such a cell of mnist took up to 11:40 on a GPU; those of cifar10 were never timed" in slow()
 
 
+def test_small_is_not_the_papers_setting(tmp_path: Path) -> None:
+    """Where its times are known of one data set, and of another are not."""
+    folder = tmp_path / "experiments" / "adversarial"
+    shutil.copytree(REAL / "adversarial", folder, ignore=shutil.ignore_patterns("results.json", "arrays"))
+    experiment = load_experiment(folder)
+    stored = next(iter(read_records(REAL / "adversarial" / "results.json").values()))
+    cell = next(cell for cell in kind_of(experiment).cells(experiment, "small") if cell.point.data == "mnist")
+    add_records(folder / "results.json", [{**stored, "key": cell.key, "wall_s": 700.0, "device": "A GPU"}])
+    text = Work(experiment, "small", tmp_path / "work", "cpu", Reporter()).slow()
+    assert (
+        "cell of mnist took up to 11:40 on a GPU; those of cifar10 and fashionmnist were never timed" in text
+    )
+    assert "the paper's setting" not in text
+
+
 def test_what_is_done_at_small_is_told_from_what_is_in_part() -> None:
     from gll.reproduce.tables import how_far
 
