@@ -164,6 +164,17 @@ CLAIMS: dict[str, Callable[[], bool]] = {
         )
         for attack in ("FGSM", "IFGSM", "CW")
     ),
+    "trained and attacked as in the paper it errs under FGSM as there, or less": lambda: (
+        all(
+            STATES["adversarial"]["full"].beside_paper(place, "FGSM") in ("agree", "lower")
+            for place in STATES["adversarial"]["full"].places
+            if place["head"] == "GLL" and place["data"] == "mnist"
+        )
+        and all(
+            mean("attack-length", f"GLL, {row}", "FGSM") < paper("attack-length", f"GLL, {row}", "FGSM")
+            for row in ("100 epochs, weak attacks", ALL_EPOCHS)
+        )
+    ),
     "**by FGSM and IFGSM so far yes** beside a linear layer, after all epochs": lambda: (
         all(
             relation(*(values("adversarial", f"mnist, {head}, natural", attack) for head in HEADS), 10_000) == "lower"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections.abc import Callable, Iterator
 
@@ -9,7 +10,7 @@ import pytest
 
 from gll.reproduce.experiment import name_of
 from gll.reproduce.verdicts import noise, relation
-from tests.page_claims import EXPERIMENTS, FINDINGS, STATES, mean, paper, require_true, values
+from tests.page_claims import EXPERIMENTS, FINDINGS, ROOT, STATES, mean, paper, require_true, values
 
 
 def settings_of_seed_0() -> dict[str, float]:
@@ -395,6 +396,12 @@ CLAIMS: dict[str, Callable[[], bool]] = {
         and "whole" not in {place["labels"] for place, _ in STATES["cifar10"]["small"].found}
     ),
 }
+
+
+def test_what_we_found_is_one_screen() -> None:
+    """Without numbers' marks and the targets of links: as many words as a reader sees at once."""
+    text = re.sub(r"<!--.*?-->|\]\([^)]*\)", "", (ROOT / "docs" / "what-we-found.md").read_text(encoding="utf-8"))
+    assert len(re.findall(r"\w[\w.,']*", text)) < 680
 
 
 @pytest.mark.parametrize("claim", CLAIMS)
