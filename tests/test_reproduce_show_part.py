@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from pathlib import Path
@@ -11,10 +12,11 @@ from typer.testing import CliRunner
 
 from gll.cli import app
 from gll.reproduce.experiment import Experiment, load_all
+from gll.reproduce.tables import AUTO, LINEAR
 from tests.test_reproduce_work import COUNTS, invoked, said, written
 
 REAL = Path(__file__).parent.parent / "experiments"
-LONGER = "after more epochs: gll reproduce attack-length --show"
+LONGER = "longer trainings: gll reproduce attack-length --show"
 WORSE = "where ours are worse, and why"
 UNJUDGED = "why the paper's numbers are not judged here"
 
@@ -96,16 +98,92 @@ def test_the_column_of_figures_is_no_figure_of_the_paper() -> None:
 
 
 def test_what_was_trained_for_longer_is_told_below() -> None:
+    """Of every head that has a longer training, each by its longest, under every attack of the paper."""
     text = shown("figure 7")
-    told = [line.strip() for line in text.splitlines() if " epochs in place of " in line]
-    assert [re.sub(r"[\d.]+ \(", "X (", line) for line in told] == [
-        "fashionmnist, GLL, natural, after 100 epochs in place of 10: FGSM X (34.56)"
-    ]
+    assert longer(text) == {
+        "fashionmnist, GLL, natural, 100 epochs:": "FGSM X (34.56), IFGSM X (38.19), CW X (42.81)",
+        "fashionmnist, linear, natural, 100 epochs:": "FGSM X (59.19), IFGSM X (81.70), CW X (37.99)",
+    }
     assert text.count(LONGER) == 1
     table = shown("table 10")
-    assert "cifar10, GLL, natural, after 150 epochs in place of 15: FGSM " in " ".join(table.split())
+    assert len(longer(table)) == 5
+    assert "cifar10, WNLL, natural, 50 epochs:" in longer(table)
     assert table.count(LONGER) == 1
     assert LONGER not in shown("figure 6"), "which has all epochs"
+    assert list(longer(shown("figure 7", "--only", "linear"))) == ["fashionmnist, linear, natural, 100 epochs:"]
+
+
+def longer(text: str) -> dict[str, str]:
+    """Lines of longer trainings, with ours as X."""
+    lines = [line.strip() for line in text.splitlines()]
+    return {
+        place: re.sub(r"[\d.]+ \(", "X (", figures)
+        for place, figures in itertools.pairwise(lines)
+        if place.endswith(" epochs:")
+    }
+
+
+def test_longer_trainings_are_told_where_nothing_was_run() -> None:
+    """At the scale that was asked for; else the other scale has them."""
+    text = shown("figure 8", "--scale", "full")
+    assert "0 of 18 cells run" in text
+    assert [line.split(", ")[1] for line in longer(text)] == ["GLL", "WNLL", "linear"]
+    assert shown("figure 8").count(LONGER) == 1
+
+
+# What words mean ------------------------------------------------------------------------------------------------------
+
+
+def test_what_words_mean_stands_below() -> None:
+    text = " ".join(shown("table 10").split())
+    for words in (AUTO, LINEAR):
+        assert text.count(words.replace("*", "")) == 1
+    assert "as in the paper's table, at ε = 0.3 in its units and c = 20 (mnist)" in text
+    assert "at ε = 0.05 in its units and c = 20 (fashionmnist, cifar10)" in text
+    assert "docs/robustness.md, section How to read the figures" in text
+    text = " ".join(shown("times", "--only", "resnet18").split())
+    assert "mlp: one linear layer and a softmax, which the paper calls MLP where it takes times" in text
+    assert "ε" not in text
+
+
+def test_words_that_are_not_there_are_not_explained() -> None:
+    text = shown("adversarial", "--only", "fashionmnist, WNLL")
+    assert "  AutoAttack:" not in text
+    assert "linear:" not in text
+    assert "How to read the figures" not in text
+    assert "which the paper calls MLP" not in shown("cifar10", "--only", "resnet18")
+
+
+# Scales and seeds -----------------------------------------------------------------------------------------------------
+
+
+def test_what_another_scale_has_is_said() -> None:
+    """Its rows are empty here: --scale has chosen them."""
+    text = " ".join(shown("adversarial", "--scale", "small", "--only", "mnist, natural").split())
+    assert "run at full (leave --scale out): mnist, GLL, natural (seed 0" in text
+    assert "leave --scale out" not in shown("adversarial", "--only", "mnist, natural")
+    assert "leave --scale out" not in shown("adversarial", "--scale", "full", "--only", "mnist, natural")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("resnet18, 2%, seed 2", "cifar10 at small has resnet18, 2% with seed 0, 1 alone"),
+        ("resnet18, 2%, Seed2", "cifar10 at small has resnet18, 2% with seed 0, 1 alone"),
+        ("vgg11, 2%, seed2", "cifar10 at small leaves out vgg11, 2%"),
+    ],
+)
+def test_a_scale_without_a_seed_is_not_without_the_place(words: str, message: str) -> None:
+    assert message in shown("cifar10", "--only", words)
+
+
+def test_pointers_keep_the_scale() -> None:
+    text = shown("fashion-toy", "--scale", "small")
+    assert "gll reproduce fashion-toy --list --scale small" in text
+    assert ".png" not in text, "nothing of it was run"
+    text = shown("adversarial", "--scale", "small", "--only", "mnist")
+    assert ".png" not in text, "they are of full"
+    assert "gll reproduce 'figure 9' --show --only mnist" in text
 
 
 # Distances ------------------------------------------------------------------------------------------------------------
@@ -118,10 +196,15 @@ def test_figure_9_is_how_far_images_are_moved() -> None:
     assert FAR in text
     assert "FashionMNIST, natural" in text
     assert " FGSM " not in text
+    assert "the paper has a plot of these, and no numbers" in text
+    assert "docs/claim-by-claim.md, section Figure 9" in text
+    assert "docs/reproduce.md" not in text
+    for name in ("adversarial", "more-c", "attack-length", "attack-rate"):
+        assert f"\n    gll reproduce {name} --show" in text
     assert all(len(line) <= 80 for line in text.splitlines() if "docs/" not in line)
     gll = next(line.split() for line in text.splitlines() if line.split()[:2] == ["MNIST,", "natural,"])
     linear = next(line.split() for line in text.splitlines() if line.split()[:1] == ["linear"])
-    assert gll[-4] == "GLL"
+    assert gll[-5:-3] == ["GLL", "1"], "the number of its trainings"
     assert re.fullmatch(r"\d+ of \d+", " ".join(linear[-3:]))
     assert WORSE not in text
 
@@ -132,6 +215,46 @@ def test_its_data_sets_can_be_chosen() -> None:
     assert "MNIST, " not in text
     pictures = [line.split("/")[-1] for line in text.splitlines() if line.endswith(".png")]
     assert pictures == ["reproduce-adversarial-cifar10-distances.png"]
+
+
+def heads_of(text: str) -> list[str]:
+    """Of the table of distances, in its order."""
+    found = (re.search(r" (GLL|WNLL|linear) +(?:\d+|not run) ", line) for line in text.splitlines())
+    return [match[1] for match in found if match]
+
+
+def test_its_heads_can_be_chosen() -> None:
+    """A GLL's stay: the others are compared with them."""
+    text = shown("figure 9", "--only", "fashionmnist, WNLL", "--scale", "small")
+    assert heads_of(text) == ["GLL", "WNLL"] * 3
+    assert text.count("not run") == 3
+    assert "rows are of all seeds and scales" in text
+    assert set(heads_of(shown("figure 9", "--only", "GLL"))) == {"GLL"}
+
+
+def test_without_rows_no_picture_is_named() -> None:
+    text = shown("figure 9", "--only", "cifar10, robust")
+    assert "not run yet" in text
+    assert ".png" not in text
+
+
+def test_its_numbers_are_those_of_the_page() -> None:
+    """By the same helpers."""
+    page = (REAL.parent / "docs" / "claim-by-claim.md").read_text(encoding="utf-8").partition("<!-- moved -->")[2]
+    cells = [line.strip("| ").split(" | ") for line in page.partition("<!-- end -->")[0].strip().splitlines()[2:]]
+    lines = [line.split() for line in shown("figure 9").splitlines() if re.search(r" GLL +\d", line)]
+    assert [line[-4:-1] for line in lines] == [[cell[3].split(", ")[0], cell[4], cell[7]] for cell in cells]
+
+
+def test_errors_are_those_of_the_figures_that_have_some() -> None:
+    """Figure 9 has all data sets, and its distances alone."""
+    text = shown("figures 6 and 7", "figure 9", "--only", "cifar10")
+    assert "figures 6 and 7 are mnist and fashionmnist; cifar10 is figure 8" in text
+    assert FAR in text
+    assert " FGSM " not in text
+    text = shown("figure 6", "figure 9")
+    assert " cifar10, " not in text
+    assert "CIFAR-10, natural" in text
 
 
 def test_both_are_shown_where_both_are_asked_for() -> None:

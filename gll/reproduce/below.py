@@ -1,8 +1,10 @@
-"""What stands below the tables of `gll reproduce NAME --show`: what was trained for longer, and where to look next."""
+"""What stands below the tables of `gll reproduce NAME --show`: what was trained for longer, what words mean, and where
+to look next."""
 
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -12,15 +14,29 @@ from rich.text import Text
 from gll.reproduce.drawn import read_drawn
 from gll.reproduce.experiment import Cell, Experiment
 from gll.reproduce.kinds import kind_of
-from gll.reproduce.tables import Shown, digits_of, entry
+from gll.reproduce.records import Record
+from gll.reproduce.tables import (
+    ONE_LAYER,
+    WORST_NAME,
+    Shown,
+    attacked_at,
+    digits_of,
+    entry,
+    said_of_figures,
+    said_of_rows,
+)
 from gll.reproduce.worse import NAME, read_reasons
 
 REASONS = "Where ours are worse, and why"
 MARK = "\n<!-- experiment {} -->\n"  # as in docs/reproduce.md, see `tables.pages`
 LONGER = {"adversarial": "attack-length"}
 """By experiment, the one that has some of its heads after a longer training."""
-FIGURE = "FGSM"
-"""Of which a longer training is told; all others stand in that experiment."""
+WEAK = ("FGSM", "IFGSM", "CW")
+"""Of which a longer training is told, as the paper has them; all others stand in that experiment."""
+WORST = "*worst case*: what any of several strong attacks fools; *transfer*: those of them alone made on another model"
+TIMED = f"*mlp*: {ONE_LAYER} takes times"
+SCALE = re.compile(r"[,;] (smoke|small|full)\b")
+"""In the caption of a picture, that of what is drawn."""
 UNJUDGED = "not judged"
 """Words of a config.toml, and so of the page, that say why means are not counted as lower or higher."""
 
@@ -53,8 +69,23 @@ def page_of(experiment: Experiment) -> str:
 
 def page_of_reasons(experiment: Experiment) -> str:
     """The page with the reasons, and its section; empty where there is none."""
-    page = experiment.folder.parent.parent / "docs" / "claim-by-claim.md"
-    return f"{page}, section {REASONS}" if page.is_file() and f"\n## {REASONS}\n" in page.read_text("utf-8") else ""
+    return _section(experiment, "claim-by-claim.md", REASONS)
+
+
+def page_of_distances(experiment: Experiment, figure: str) -> str:
+    """The page that says in words what this figure of the paper shows here; empty where there is none."""
+    return _section(experiment, "claim-by-claim.md", figure.capitalize())
+
+
+def page_of_words(experiment: Experiment) -> str:
+    """The page that says what a worst case is; empty where there is none."""
+    return _section(experiment, "robustness.md", "How to read the figures")
+
+
+def _section(experiment: Experiment, name: str, heading: str) -> str:
+    page = experiment.folder.parent.parent / "docs" / name
+    text = page.read_text(encoding="utf-8") if page.is_file() else ""
+    return f"{page}, section {heading}" if re.search(rf"^##+ {heading}( {{.*}})?$", text, re.MULTILINE) else ""
 
 
 def has_reasons(experiment: Experiment, means: Collection[tuple[str, str]]) -> bool:
@@ -70,13 +101,16 @@ def says_why_not_judged(experiment: Experiment, means: Iterable[tuple[str, str]]
     return told and any(experiment.paper(place, figure) for place, figure in means)
 
 
-def pictures_of(experiment: Experiment, captions: Sequence[str], cells: Iterable[Cell]) -> list[Path]:
+def pictures_of(
+    experiment: Experiment, captions: Sequence[str], cells: Iterable[Cell], scales: Collection[str]
+) -> list[Path]:
     """Pictures of an experiment, in the paper's order, that show some of these cells.
 
     Args:
         experiment: whose.
         captions: how their captions begin; none: all.
-        cells: that were asked for; a picture may be of one name on an axis alone, and is then called after it.
+        cells: that are shown; a picture may be of one name on an axis alone, and is then called after it.
+        scales: that are shown; its caption says of which it is, if that is one.
     """
     if "figure" not in experiment.text["table"]:
         return []
@@ -89,6 +123,7 @@ def pictures_of(experiment: Experiment, captions: Sequence[str], cells: Iterable
         if name.startswith((f"{start}.", f"{start}-"))
         and (not captions or told["caption"].startswith(tuple(captions)))
         and not left_out.intersection(Path(name).stem.removeprefix(start).split("-"))
+        and set(SCALE.findall(told["caption"])) <= set(scales)
     ]
 
 
@@ -103,9 +138,17 @@ def _data_of(experiment: Experiment) -> set[str]:
     return {cell.point.data for scale in results_scales(experiment) for cell in kind.cells(experiment, scale)}
 
 
-def after_longer_training(shown: Shown, experiments: Mapping[str, Experiment]) -> Iterator[str]:
-    """In a line for each data set and training: what its first head has after the longest training of another
-    experiment, as most of what is shown here may come from a short one."""
+def after_longer_training(
+    shown: Shown, experiments: Mapping[str, Experiment], *, every: bool
+) -> Iterator[tuple[str, str]]:
+    """What each head has after the longest training of another experiment, as most of what is shown here may come from
+    a short one: which training, and its figures.
+
+    Args:
+        shown: places that were asked for.
+        experiments: all that there are.
+        every: also where nothing was run at this scale; longer is then what another scale has less of.
+    """
     name = LONGER.get(shown.experiment.name)
     if name is None or name not in experiments:
         return
@@ -113,12 +156,48 @@ def after_longer_training(shown: Shown, experiments: Mapping[str, Experiment]) -
     from gll.reproduce.protocol import Group
 
     axes, length = shown.experiment.text["axes"], Shown(experiments[name], results_scales(experiments[name])[-1])
+    others = [Shown(shown.experiment, scale) for scale in results_scales(shown.experiment)] if every else []
     for data, training in itertools.product(axes["data"], axes["training"]):
-        group = Group(shown, data, training)
-        found = longer_trained(group, length, FIGURE) if group.records else {}
-        for head in list(group.records)[:1]:
-            if after := {epochs: heads[head] for epochs, heads in found.items() if head in heads}:
-                place, epochs = f"{data}, {head}, {training}", max(after)
-                ours = entry(after[epochs], shown.experiment.paper(place, FIGURE), digits_of(shown.experiment, FIGURE))
-                short = group.epochs.removesuffix(" epochs")
-                yield f"{place}, after {epochs} epochs in place of {short}: {FIGURE} {ours.replace('**', '')}"
+        groups = [Group(one, data, training) for one in (shown, *others)]
+        group = next((group for group in groups if group.records), None)
+        found = {figure: longer_trained(group, length, figure) for figure in WEAK} if group else {}
+        for head in (
+            head for head in axes["head"] if {"data": data, "head": head, "training": training} in shown.places
+        ):
+            epochs = max((epochs for epochs, heads in found.get(WEAK[0], {}).items() if head in heads), default=None)
+            if epochs is not None:
+                place = f"{data}, {head}, {training}"
+                ours = {figure: by_epochs[epochs][head] for figure, by_epochs in found.items()}
+                told = [f"{figure} {_entry(shown.experiment, place, figure, ours[figure])}" for figure in WEAK]
+                yield f"{place}, {epochs} epochs", ", ".join(told)
+
+
+def _entry(experiment: Experiment, place: str, figure: str, ours: Sequence[float]) -> str:
+    return entry(ours, experiment.paper(place, figure), digits_of(experiment, figure)).replace("**", "")
+
+
+def meanings(
+    records: Iterable[Record], places: Iterable[Mapping[str, str]], means: Iterable[tuple[str, str]]
+) -> list[str]:
+    """What rows and figures are, in the words of the pages, where their names do not say it.
+
+    Args:
+        records, places: that are shown; some places may have no record.
+        means: of these, by place and figure.
+    """
+    figures = list(dict.fromkeys(figure for _, figure in means))
+    said = _attacked_at(records) if set(WEAK) & set(figures) else []
+    said += [WORST] if WORST_NAME in figures else []
+    said += [*said_of_figures(figures), *said_of_rows(places)]
+    said += [TIMED] if any("mlp" in figure for figure in figures) else []
+    return [text.replace("*", "") for text in said]
+
+
+def _attacked_at(records: Iterable[Record]) -> list[str]:
+    """By the radius of the paper's table, and its c, the data sets that it attacks there."""
+    found: dict[str, dict[str, None]] = {}
+    for record in records:
+        if (summary := record["more"].get("summary", {})).get("groups"):
+            found.setdefault(attacked_at(summary), {})[summary["run"]["data"]] = None
+    columns = " and ".join((", ".join(WEAK[:-1]), WEAK[-1]))
+    return [f"{columns}, as in the paper's table, at {at} ({', '.join(data)})" for at, data in found.items()]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from rich.box import SIMPLE
 from rich.console import Console
@@ -11,54 +11,76 @@ from rich.table import Table
 from rich.text import Text
 
 from gll.reproduce.experiment import Cell, Experiment
-from gll.reproduce.moved import AT, DATA, EXPERIMENTS, GLL, OTHERS, Row, rows
+from gll.reproduce.moved import AT, DATA, EXPERIMENTS, GLL, OTHERS, Row, how_many, rows
 from gll.reproduce.tables import NONE, states_of
 
 TITLE = "how far CW moves images at the same c: mean squared distances, those left alone as 0"
-LESS = "GLL less: at how many of the values of c images of a GLL are moved less than those of this head"
-ROBUST = "robust"
+IN_THE_PAPER = "the paper has a plot of these, and no numbers"
+HEADS = (GLL, *OTHERS)
+SAID = (
+    f"trained: how many trainings have met CW at c = {AT[0]:g}",
+    "GLL less: at how many of the values of c images of a GLL are moved less than those of this head",
+    IN_THE_PAPER,
+    "rows are of all seeds and scales of these experiments, whichever were asked for:",
+)
+ROBUST, NOT_RUN = "robust", "not run"
 
 
-def show_distances(experiments: Mapping[str, Experiment], cells: Iterable[Cell], console: Console) -> None:
-    """A line for each head of those that were trained alike, of the data and the trainings that were asked for.
+def show_distances(
+    experiments: Mapping[str, Experiment], cells: Iterable[Cell], console: Console, command: Callable[[str], str]
+) -> list[Cell]:
+    """A line for each head of those that were trained alike, of the data, heads and trainings that were asked for.
+
+    A GLL's stands there always: the others are compared with it.
 
     Args:
         experiments: all that there are; several have such distances.
         cells: that were asked for.
         console: where to.
+        command: shows an experiment by its name.
+
+    Returns:
+        The cells whose data and training have such a line.
     """
-    places = [dict(cell.point.place) for cell in cells]
-    asked = {(place["data"], place["training"] == ROBUST) for place in places}
+    asked = [(cell, dict(cell.point.place)) for cell in cells]
+    wanted = {place["head"] for _, place in asked}
     states = {name: states_of(experiments[name]) for name in EXPERIMENTS if name in experiments}
-    found = [row for row in rows(states) if (row.data, row.robust) in asked]
-    console.print(Text(TITLE if found else f"{TITLE}: not run yet"))
-    if found:
-        console.print(_table(found))
-        console.print(Padding(Text(LESS), (0, 0, 0, 2)))
+    every, of = rows(states), {_of(place) for _, place in asked}
+    found = [row for row in every if (row.data, row.robust) in of]
+    if not found:
+        console.print(Text(f"{TITLE}: not run yet; {IN_THE_PAPER}"))
+        return []
+    console.print(Text(TITLE))
+    console.print(_table(found, [head for head in HEADS if head == GLL or head in wanted]))
+    for line in SAID:
+        console.print(Padding(Text(line), (0, 0, 0, 2)))
+    for name in dict.fromkeys(name for row in found for name in row.whose):
+        console.print(Text(f"    {command(name)}"), soft_wrap=True)
+    shown = {(row.data, row.robust) for row in found}
+    return [cell for cell, place in asked if _of(place) in shown]
 
 
-def _table(found: Sequence[Row]) -> Table:
+def _of(place: Mapping[str, str]) -> tuple[str, bool]:
+    """Data and training, as a row has them."""
+    return place["data"], place["training"] == ROBUST
+
+
+def _table(found: Sequence[Row], heads: Sequence[str]) -> Table:
     """At the c of the paper's table, and at the largest of its other values."""
     shown = Table(box=SIMPLE)
-    shown.add_column("data, training")
-    shown.add_column("images", justify="right", no_wrap=True)
+    shown.add_column("data, training, images")
     shown.add_column("head", no_wrap=True)
-    for name in (*(f"c = {c:,.0f}" for c in AT), "GLL less"):
+    for name in ("trained", *(f"c = {c:,.0f}" for c in AT), "GLL less"):
         shown.add_column(name, justify="right", no_wrap=True)
     for row in found:
-        training = f"{ROBUST if row.robust else 'natural'}, {row.epochs} epochs"
-        start = (f"{DATA[row.data]}, {training}", f"{row.images:,}")
-        for head in (head for head in (GLL, *OTHERS) if head in row.moved):
-            shown.add_row(*start, head, *_distances(row, head), _less(row, head))
-            start = ("", "")
+        start = f"{DATA[row.data]}, {row.training}, {row.images:,} images"
+        for head in heads:
+            trained = str(row.trainings(head)) if head in row.moved else NOT_RUN
+            shown.add_row(start, head, trained, *(row.far(head, c) for c in AT), _less(row, head))
+            start = ""
     return shown
 
 
-def _distances(row: Row, head: str) -> list[str]:
-    return [f"{row.mean(head, c):.3f}" if c in row.moved[head] else NONE for c in AT]
-
-
 def _less(row: Row, other: str) -> str:
-    """How often a GLL's are the smaller; nothing beside itself."""
-    less, every = row.less(other) if other != GLL else ([], [])
-    return f"{len(less)} of {len(every)}" if every else NONE
+    """How often a GLL's are the smaller; nothing beside itself, and beside what was not run."""
+    return how_many(*row.less(other)) if other != GLL and other in row.moved else NONE

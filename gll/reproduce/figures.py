@@ -17,7 +17,7 @@ from gll.names import require_name
 from gll.reproduce.drawn import Picture, checksum, write_drawn
 from gll.reproduce.experiment import Experiment, name_of
 from gll.reproduce.kinds import kind_of
-from gll.reproduce.tables import Shown, states_of
+from gll.reproduce.tables import Shown, attacked_at, states_of
 
 COLOURS = 64  # of a picture on a page; more make it larger and no clearer
 PHOTOGRAPHS = 256  # of one with images, where fewer are seen
@@ -162,9 +162,8 @@ def crosses(summaries: Mapping[str, Mapping[str, Any]], paper: Mapping[str, Mapp
     if not any(paper.values()):
         return ""
     one = next(iter(summaries.values()))
-    at = f"ε = {one['table_eps']:g} in its units and c = {one['table_c']:g}"
     filled = ", filled for a robust training" if any(model.endswith(", robust") for model in summaries) else ""
-    return f"; crosses beside a dotted line: the paper's table, at {at}{filled}"
+    return f"; crosses beside a dotted line: the paper's table, at {attacked_at(one)}{filled}"
 
 
 def first_seed(shown: Shown, data: str, of: Callable[[Mapping[str, Any]], Any]) -> tuple[dict[str, Any], str]:

@@ -13,7 +13,7 @@ from typing import Any, final
 
 from gll.reproduce.protocol import epochs_of
 from gll.reproduce.records import Record
-from gll.reproduce.tables import Shown
+from gll.reproduce.tables import NONE, Shown
 
 EXPERIMENTS = ("adversarial", "more-c", "attack-length", "attack-rate")
 """Those whose records have CW at the paper's values of c, or more."""
@@ -33,6 +33,7 @@ class Row:
         data, robust, epochs, images: of what, how, and on how many.
         how: rate and step of the training.
         moved: squared distances of a head by c, from every seed.
+        whose: names of the experiments that they are of, as keys.
     """
 
     data: str
@@ -41,9 +42,19 @@ class Row:
     images: int
     how: tuple[float, float]
     moved: dict[str, dict[float, list[float]]] = field(default_factory=dict)
+    whose: dict[str, None] = field(default_factory=dict)
+
+    @property
+    def training(self) -> str:
+        """How, and for how long."""
+        return f"{'robust' if self.robust else 'natural'}, {self.epochs} epochs"
 
     def mean(self, head: str, c: float) -> float:
         return statistics.fmean(self.moved[head][c])
+
+    def far(self, head: str, c: float) -> str:
+        """The same, as a table has it."""
+        return f"{self.mean(head, c):.3f}" if c in self.moved.get(head, {}) else NONE
 
     def trainings(self, head: str) -> int:
         """As many as have met CW at the c of the paper's table."""
@@ -59,7 +70,8 @@ def rows(states: Mapping[str, Mapping[str, Shown]]) -> list[Row]:
     """Of a GLL and at least one other head, in the order of the experiments; what has the same cells once."""
     found: dict[tuple[str, bool, int, int, tuple[float, float]], Row] = {}
     seen = set[tuple[str, str]]()
-    for shown in (shown for name in EXPERIMENTS for shown in reversed(list(states.get(name, {}).values()))):
+    every = [(name, shown) for name in EXPERIMENTS for shown in reversed(list(states.get(name, {}).values()))]
+    for name, shown in every:
         for place, record in shown.found:
             for images, c, distance in _distances(record):
                 if (record["key"], f"{images} {c}") in seen:
@@ -68,8 +80,9 @@ def rows(states: Mapping[str, Mapping[str, Shown]]) -> list[Row]:
                 settings = {**record["config"], **record.get("settings", {})}
                 how = (settings.get("train.lr", 0.0), settings.get("adversarial.step", 0.0))
                 key = (settings["data.name"], bool(settings.get("adversarial.eps")), epochs_of(record), images, how)
-                by_c = found.setdefault(key, Row(*key)).moved.setdefault(place["head"], {})
-                by_c.setdefault(c, []).append(distance)
+                row = found.setdefault(key, Row(*key))
+                row.whose[name] = None
+                row.moved.setdefault(place["head"], {}).setdefault(c, []).append(distance)
     kept = [row for row in found.values() if GLL in row.moved and len(row.moved) > 1]
     return sorted(kept, key=lambda row: (list(DATA).index(row.data), row.robust, -row.epochs, -row.images, row.how))
 
@@ -84,11 +97,10 @@ def table_of_moved(states: Mapping[str, Mapping[str, Shown]]) -> str:
         "|---|---|---:|---:|" + "---:|" * len(columns),
     ]
     for row in rows(states):
-        how = f"{'robust' if row.robust else 'natural'}, {row.epochs} epochs"
-        far = [f"{row.mean(h, c):.3f}" if c in row.moved.get(h, {}) else "–" for c in AT for h in heads]
-        less = [_told(*row.less(other)) if other in row.moved else "–" for other in OTHERS]
+        far = [row.far(h, c) for c in AT for h in heads]
+        less = [_told(*row.less(other)) if other in row.moved else NONE for other in OTHERS]
         many = ", ".join(str(row.trainings(h)) for h in heads)
-        lines.append(f"| {DATA[row.data]} | {how} | {row.images:,} | {many} | {' | '.join([*far, *less])} |")
+        lines.append(f"| {DATA[row.data]} | {row.training} | {row.images:,} | {many} | {' | '.join([*far, *less])} |")
     return "\n".join(lines)
 
 
@@ -100,10 +112,19 @@ def _told(less: Sequence[float], every: Sequence[float]) -> str:
     >>> _told([1.0, 2.0], [1.0, 2.0]), _told([], [1.0])
     ('at all 2', 'at none of 1')
     """
-    if not less or len(less) == len(every):
-        return f"at all {len(every)}" if less else f"at none of {len(every)}"
-    largest = list(less) == list(every[-len(less) :])
-    return f"at {len(less)} of {len(every)}" + (f" (from {less[0]:,.0f} on)" if largest else "")
+    largest = 0 < len(less) < len(every) and list(less) == list(every[-len(less) :])
+    return f"at {how_many(less, every)}" + (f" (from {less[0]:,.0f} on)" if largest else "")
+
+
+def how_many(less: Sequence[float], every: Sequence[float]) -> str:
+    """Of all values of c.
+
+    >>> how_many([1.0], [1.0, 5.0]), how_many([1.0], [1.0]), how_many([], [1.0])
+    ('1 of 2', 'all 1', 'none of 1')
+    """
+    if len(less) == len(every):
+        return f"all {len(every)}"
+    return f"{len(less) or 'none'} of {len(every)}"
 
 
 def _distances(record: Record) -> Iterator[tuple[int, float, float]]:

@@ -63,6 +63,11 @@ class Part:
         """Whether it has anything else: what the table of the experiment shows."""
         return not self.places or any(place != DISTANCES.get(experiment.name) for place in self.places)
 
+    def of_values(self, experiment: Experiment) -> Part:
+        """That which the table shows: without the figure of distances, which has all names."""
+        own = [place for place in self.places if place != DISTANCES.get(experiment.name)]
+        return part_of(experiment, own).within(experiment)
+
     def shown(self, experiment: Experiment) -> Experiment:
         """The experiment with these figures in its table, to be shown."""
         table = {**experiment.text["table"], **({"figures": list(self.figures)} if self.figures else {})}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import final
 
@@ -17,23 +17,26 @@ from gll.reproduce.below import (
     LONGER,
     after_longer_training,
     has_reasons,
+    meanings,
     of_same_data,
     page_of,
+    page_of_distances,
     page_of_reasons,
+    page_of_words,
     pictures_of,
     point,
     results_scales,
     says_why_not_judged,
 )
-from gll.reproduce.choice import chosen, is_seed
+from gll.reproduce.choice import chosen, is_seed, within
 from gll.reproduce.experiment import Cell, Experiment
 from gll.reproduce.far import show_distances
-from gll.reproduce.in_paper import asking_about, said_where
+from gll.reproduce.in_paper import asking_about, elsewhere, said_where
 from gll.reproduce.kinds import kind_of
 from gll.reproduce.listing import SHOW, Beside, only_words, spans
 from gll.reproduce.parts import ALL, DISTANCES, Part
 from gll.reproduce.records import Record, done_records
-from gll.reproduce.tables import NONE, Shown, digits_of, entry, told_verdicts
+from gll.reproduce.tables import NONE, WORST_NAME, Shown, digits_of, entry, told_verdicts
 from gll.reproduce.words import has
 from gll.words import counted
 
@@ -86,6 +89,24 @@ class Asked:
         return [cell for cell in self.cells if cell.key in self.done]
 
 
+@final
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """What tables have shown.
+
+    Args:
+        cells: that were run and stand there.
+        means: by place and figure.
+        scales: of which.
+        far: cells whose distances stand in a table of their own.
+    """
+
+    cells: Sequence[Cell] = ()
+    means: Sequence[tuple[str, str]] = ()
+    scales: Sequence[str] = ()
+    far: Sequence[Cell] = ()
+
+
 def show_results(
     experiment: Experiment,
     scale: str | None,
@@ -107,16 +128,38 @@ def show_results(
     """
     around = around or Around()
     whole, experiment = experiment, around.part.shown(experiment)
-    asked = [_asked(experiment, one, words, work) for one in _scales(experiment, scale)]
+    cells = [
+        cell for one in _scales(experiment, scale) for cell in chosen(kind_of(experiment).cells(experiment, one), words)
+    ]
     console.print(Text(f"{experiment.name}: {experiment.text['title']} ({said_where(experiment.in_paper)})", "bold"))
-    means = list[tuple[str, str]]()
+    seen = Seen()
     if around.part.has_values(experiment):
-        means = _show_values(experiment, asked, words, console, around, every=scale is not None)
-    cells = [cell for one in asked for cell in one.cells]
+        seen = _show_part(experiment, scale, words, work, console, around)
     if around.part.has_distances(experiment):
-        show_distances(around.experiments, cells, console)
-    _show_pointers(whole, cells, means, console, around)
-    point("how each cell stands, and how to go on", around.command(whole.name, [LIST, *only_words(words)]), console)
+        far = show_distances(around.experiments, cells, console, lambda name: around.command(name, [SHOW]))
+        seen = replace(seen, far=far)
+    _show_pointers(whole, cells, words, seen, console, around)
+    again = [LIST, *(["--scale", scale] if scale else []), *only_words(words)]
+    point("how each cell stands, and how to go on", around.command(whole.name, again), console)
+
+
+def _show_part(
+    experiment: Experiment, scale: str | None, words: Sequence[str], work: Path, console: Console, around: Around
+) -> Seen:
+    """Tables of values, of the names alone that tables and figures of the paper have which were asked for by them.
+
+    (A figure of distances beside them has all names, and its own table.)
+    """
+    part = around.part.of_values(experiment)
+    if part != around.part and (said := elsewhere(experiment, part, words)):
+        console.print(Text(said))
+    within_part = within(words, part.only)
+    every = [_asked(experiment, one, within_part, work) for one in reversed(results_scales(experiment))]
+    asked = [one for one in every if scale in (None, one.scale)]
+    if not any(one.cells for one in asked):
+        return Seen()
+    others = [one for one in every if one not in asked]
+    return _show_values(experiment, asked, words, console, around, others, every=scale is not None)
 
 
 def _scales(experiment: Experiment, scale: str | None) -> tuple[str, ...]:
@@ -135,9 +178,10 @@ def _show_values(
     words: Sequence[str],
     console: Console,
     around: Around,
+    others: Sequence[Asked],
     *,
     every: bool,
-) -> list[tuple[str, str]]:
+) -> Seen:
     """Tables of what was run, and of what was asked for by words and was not.
 
     Args:
@@ -145,13 +189,11 @@ def _show_values(
         words: that it was asked for by.
         console: where to.
         around: the experiments beside it.
+        others: what of each scale that is not shown, as another was asked for.
         every: a scale is shown, though nothing of it was run.
-
-    Returns:
-        The means that are shown: place and figure.
     """
     absent = _absent(experiment, asked) if words else {}
-    means, idle = list[tuple[str, str]](), list[str]()
+    means, idle, places = list[tuple[str, str]](), list[str](), list[dict[str, str]]()
     for one in asked:
         names = absent.get(one.scale, [])
         if not one.cells:
@@ -166,27 +208,47 @@ def _show_values(
         if one.done or names:
             show_table(experiment, one, one.done, names, console)
             means += _means(experiment, one)
-        told = list(after_longer_training(_shown(experiment, one, one.done), around.experiments)) if one.done else []
-        more = [f"after more epochs: {around.command(LONGER[experiment.name], [SHOW])}"] if told else []
-        for line in (*told, *more):
-            console.print(Text(f"    {line}"), soft_wrap=True)
-        if missing := _missing(cell for cell in one.cells if cell.key not in one.done):
-            console.print(Padding(Text(f"not run: {missing}"), (0, 0, 0, 2)))
+            places += [dict(cell.point.place) for cell in one.cells if cell.key in one.done or cell.point.name in names]
+        _show_longer(experiment, one, console, around, every=every)
+        _say_cells("not run", [cell for cell in one.cells if cell.key not in one.done], console)
+        for other in others:
+            run = [cell for cell in other.run if cell.point.name in names]
+            _say_cells(f"run at {other.scale} (leave --scale out)", run, console)
+    for line in meanings([r for one in asked for r in one.done.values()], places, means):
+        console.print(Padding(Text(line), (0, 0, 0, 2)))
+    if any(figure == WORST_NAME for _, figure in means) and (page := page_of_words(experiment)):
+        point("more of these", page, console)
     for line in idle:
         console.print(Text(line))
-    return means
+    return Seen([cell for one in asked for cell in one.run], means, [one.scale for one in asked if one.done])
+
+
+def _show_longer(experiment: Experiment, one: Asked, console: Console, around: Around, *, every: bool) -> None:
+    """What another experiment has trained for longer, below the table of those."""
+    if not (one.done or every):
+        return
+    asked = _shown(experiment, one, [cell.key for cell in one.cells])
+    told = list(after_longer_training(asked, around.experiments, every=every))
+    if told:
+        console.print(Text(f"    longer trainings: {around.command(LONGER[experiment.name], [SHOW])}"), soft_wrap=True)
+    for place, figures in told:
+        console.print(Text(f"    {place}:\n        {figures}"), soft_wrap=True)
 
 
 def _none_of(experiment: Experiment, scale: str, words: Sequence[str]) -> str:
-    """What to say of a scale that has no such cells."""
+    """What to say of a scale that has no such cells: it has them with other seeds, or none of them, or there are none
+    at all."""
     asked = [word.strip() for word in words if not is_seed(word)]
+    start, named = f"{experiment.name} at {scale}", ", ".join(asked)
+    if seeds := {cell.point.seed for cell in chosen(kind_of(experiment).cells(experiment, scale), asked)}:
+        return f"{start} has {f'{named} with ' if asked else ''}seed {spans(seeds)} alone"
     there = asked and any(all(has(place.values(), word) for word in asked) for place in experiment.places())
-    return f"{experiment.name} at {scale} " + (f"leaves out {', '.join(asked)}" if there else "has no such cells")
+    return f"{start} leaves out {named}" if there else f"{start} has no such cells"
 
 
 def _absent(experiment: Experiment, asked: Sequence[Asked]) -> dict[str, list[str]]:
-    """Places with a number of the paper's that were run at no scale: by the scale whose table they stand in, which is
-    one that something was run of, if there is any."""
+    """Places with a number of the paper's that were run at none of these scales: by the scale whose table they stand
+    in, which is one that something was run of, if there is any."""
     run = {cell.point.name for one in asked for cell in one.run}
     found: dict[str, list[str]] = {}
     figures = experiment.text["table"]["figures"]
@@ -209,37 +271,57 @@ def _means(experiment: Experiment, one: Asked) -> list[tuple[str, str]]:
 
 
 def _show_pointers(
-    experiment: Experiment, cells: Sequence[Cell], means: Sequence[tuple[str, str]], console: Console, around: Around
+    experiment: Experiment, cells: Sequence[Cell], words: Sequence[str], seen: Seen, console: Console, around: Around
 ) -> None:
     """Where pictures, words and reasons of what is shown are, and what asks why ours differ."""
-    pictures = pictures_of(experiment, around.part.captions, cells)
+    figure = DISTANCES.get(experiment.name, "")
+    pictures = _pictures(experiment, f"{figure}:", seen, around.part.captions)
     if len(pictures) == 1:
         point("picture", str(pictures[0]), console)
     elif pictures:
         console.print(Text("pictures:"))
         for path in pictures:
             console.print(Text(f"    {path}"), soft_wrap=True)
-    if page := page_of(experiment):
+    page, has_values = page_of(experiment), around.part.has_values(experiment)
+    if has_values and page:
         point("in words", page, console)
-    if has_reasons(experiment, means) and (reasons := page_of_reasons(experiment)):
+    if around.part.has_distances(experiment) and (distances := page_of_distances(experiment, figure)):
+        point("distances in words" if has_values else "in words", distances, console)
+    if has_reasons(experiment, seen.means) and (reasons := page_of_reasons(experiment)):
         point("where ours are worse, and why", reasons, console)
-    if page and says_why_not_judged(experiment, means):
+    if page and says_why_not_judged(experiment, seen.means):
         point("why the paper's numbers are not judged here", page, console)
-    if (figure := DISTANCES.get(experiment.name)) and not around.part.has_distances(experiment):
-        point("how far CW moves images", around.command(figure, [SHOW]), console)
-    if means:
+    if figure and not around.part.has_distances(experiment):
+        point("how far CW moves images", around.command(figure, [SHOW, *only_words(words)]), console)
+    if seen.means:
         for asks in of_same_data(asking_about(experiment, around.experiments.values()), cells):
             point(f"why ours differ, {asks.text['title']}", around.command(asks.name, [SHOW]), console)
 
 
-def _missing(cells: Iterable[Cell]) -> str:
-    """Cells by place, with their seeds; of very many places the first."""
+def _pictures(experiment: Experiment, distances: str, seen: Seen, captions: Sequence[str]) -> list[Path]:
+    """Of what is shown: of means, and of distances where they were asked for.
+
+    Args:
+        experiment: whose.
+        distances: how a caption of distances begins.
+        seen: what is shown.
+        captions: how those of what was asked for begin; none: all.
+    """
+    own = [caption for caption in captions if caption != distances]
+    found = pictures_of(experiment, own, seen.cells, seen.scales) if seen.means and (own or not captions) else []
+    far = pictures_of(experiment, [distances], seen.far, experiment.scales) if seen.far and captions else []
+    return found + far
+
+
+def _say_cells(what: str, cells: Sequence[Cell], console: Console) -> None:
+    """What holds of these cells, by place, with their seeds; of very many places the first. Of none nothing."""
     places = dict[str, list[int]]()
     for cell in cells:
         places.setdefault(", ".join(cell.parts[:-1]), []).append(cell.point.seed)
     told = [f"{name} (seed {spans(seeds)})" for name, seeds in places.items()]
     more = [f"and {counted(len(told) - PLACES, 'place')} more"] if len(told) > PLACES else []
-    return "; ".join([*told[:PLACES], *more])
+    if told:
+        console.print(Padding(Text(f"{what}: {'; '.join([*told[:PLACES], *more])}"), (0, 0, 0, 2)))
 
 
 def show_table(

@@ -42,7 +42,8 @@ AUTO = (
     "class in sight it counts in the worst case alone"
 )
 DIRTY = "*-dirty*: made with changes that were not committed then"
-LINEAR = "*linear*: one linear layer and a softmax, which the paper calls MLP where it attacks"
+ONE_LAYER = "one linear layer and a softmax, which the paper calls MLP where it"
+LINEAR = f"*linear*: {ONE_LAYER} attacks"
 
 
 @final
@@ -270,15 +271,28 @@ def provenance(shown: Shown) -> str:
         few = [shown.samples(place, figure) for place, _ in shown.found for figure in ATTACKS]
         within += ", or two standard errors" if any(few) else ""
         parts.append(f"means beside {theirs}, {within}: {found}")
-    if any(figure.endswith(ALONE) for figure in experiment.text["table"]["figures"]):
-        names = ", ".join(WITHOUT_GRAPH)
-        parts.append(ALONE_SAID)
-        parts.append(f"{names}: no graph, so one model and one worst case, in the columns *alone*, AutoAttack among it")
-    if any(figure.startswith(AUTO_NAME) for figure in experiment.text["table"]["figures"]):
-        parts.append(AUTO)
+    parts += said_of_figures(experiment.text["table"]["figures"])
     parts += attacked_by(shown)
-    parts += [LINEAR] if any(LINEAR_NAME in place.values() for place, _ in shown.found) else []
+    parts += said_of_rows(place for place, _ in shown.found)
     return f"<small>{'; '.join(parts)}</small>"
+
+
+def said_of_figures(figures: Iterable[str]) -> list[str]:
+    """What is to be known of some of these figures."""
+    known, names = list(figures), ", ".join(WITHOUT_GRAPH)
+    no_graph = f"{names}: no graph, so one model and one worst case, in the columns *alone*, AutoAttack among it"
+    alone = [ALONE_SAID, no_graph] if any(figure.endswith(ALONE) for figure in known) else []
+    return alone + ([AUTO] if any(figure.startswith(AUTO_NAME) for figure in known) else [])
+
+
+def said_of_rows(places: Iterable[Mapping[str, str]]) -> list[str]:
+    """What is to be known of some of these places."""
+    return [LINEAR] if any(LINEAR_NAME in place.values() for place in places) else []
+
+
+def attacked_at(summary: Mapping[str, Any]) -> str:
+    """Where the paper's table takes its errors under attack, of the data set of an evaluation (`gll attack`)."""
+    return f"ε = {summary['table_eps']:g} in its units and c = {summary['table_c']:g}"
 
 
 def attacked_by(shown: Shown) -> list[str]:
