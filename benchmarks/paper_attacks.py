@@ -120,8 +120,8 @@ def wnll_trainings(seeds: list[int]) -> Iterator[Training]:
 
 
 def robust_trainings(seeds: list[int]) -> Iterator[Training]:
-    """Cells of `attack-rate`, from where --trained takes them: of a GLL *robust, 15 epochs, rate 0.001*, of WNLL *robust,
-    15 epochs in stages of 5 and 2*."""
+    """Cells of `attack-rate`, from where --trained takes them: of a GLL *robust, 15 epochs, rate 0.001*, of WNLL
+    *robust, 15 epochs in stages of 5 and 2*."""
     short = Training("GLL", "15 epochs, rate 0.001", (), epochs=15, seed=seeds[0], kind="robust")
     steps = ("train.step_epochs=4",)
     small, no_box = LINEAR_READINGS["α = 0.01"], LINEAR_READINGS["no box: the ε-ball alone"]

@@ -322,9 +322,7 @@ def test_small_is_not_the_papers_setting(tmp_path: Path) -> None:
     cell = next(cell for cell in kind_of(experiment).cells(experiment, "small") if cell.point.data == "mnist")
     add_records(folder / "results.json", [{**stored, "key": cell.key, "wall_s": 700.0, "device": "A GPU"}])
     text = Work(experiment, "small", tmp_path / "work", "cpu", Reporter()).slow()
-    assert (
-        "cell of mnist took up to 11:40 on a GPU; those of cifar10 and fashionmnist were never timed" in text
-    )
+    assert "cell of mnist took up to 11:40 on a GPU; those of cifar10 and fashionmnist were never timed" in text
     assert "the paper's setting" not in text
 
 
