@@ -79,8 +79,11 @@ def test_cw_of_all_samples_is_higher() -> None:
     for place, record in shown.found:
         error, name = record["values"]["c = 20"], name_of(place)
         assert beside_paper(ADVERSARIAL, name, "CW", [error], 10_000) == "higher"
-        told[place["head"]] = f"{error:.2f} (paper {ADVERSARIAL.expected['values'][name]['CW']:.2f})"
-    assert f"it is higher: {told['GLL']}, with a linear layer {told['linear']}" in SAID
+        told[place["head"]] = (error, ADVERSARIAL.expected["values"][name]["CW"])
+    (few,) = SCALES["full"].values({"data": "mnist", "head": "GLL", "training": "natural"}, "CW")
+    (error, paper), linear = told["GLL"], "{:.2f} (paper {:.2f})".format(*told["linear"])
+    of_gll = f"{few:.2f} of 1,000 samples and {error:.2f} of all 10,000 (`more-c`; paper {paper:.2f})"
+    assert f"it errs more, {of_gll}, and so does a linear layer of all 10,000, {linear}" in SAID
     (ours,) = SCALES["full"].values({"data": "mnist", "head": "linear", "training": "natural"}, "CW")
     of_fewer = beside_paper(ADVERSARIAL, "mnist, linear, natural", "CW", [ours], 1000)
     assert of_fewer == "agree", "a thousand samples of another training would not show it"
