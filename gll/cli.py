@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from gll.data_commands import app as data_app
+from gll.option_names import EpsUnits, MetricName, NormName, QueriesName, ScaleName, UnreachedName
 from gll.terminal import problems_told, said_by, warned_once
 
 app = typer.Typer(
@@ -146,27 +146,6 @@ def compare(
 
 def _teller(errors: Console) -> Callable[[str], None]:
     return lambda text: errors.print(Text(text))
-
-
-class EpsUnits(enum.StrEnum):
-    """What --eps-units may be."""
-
-    PIXELS = "pixels"
-    NORMALISED = "normalised"
-
-
-class NormName(enum.StrEnum):
-    """What --norm may be."""
-
-    LINF = "linf"
-    L2 = "l2"
-
-
-class QueriesName(enum.StrEnum):
-    """What --queries may be."""
-
-    JOINT = "joint"
-    ALONE = "alone"
 
 
 @app.command()
@@ -304,22 +283,6 @@ def embed(
     console.print(Text(f"wrote {out}: {n:,} rows of {d} features{more}"), soft_wrap=True)
 
 
-class MetricName(enum.StrEnum):
-    """What --metric may be."""
-
-    EUCLIDEAN = "euclidean"
-    COSINE = "cosine"
-    PRECOMPUTED = "precomputed"
-
-
-class UnreachedName(enum.StrEnum):
-    """What --unreached may be."""
-
-    UNIFORM = "uniform"
-    NEAREST = "nearest"
-    RAISE = "raise"
-
-
 @app.command()
 def fit(
     features: Annotated[Path, typer.Argument(help="Points: an .npz or .npy array, or a sparse matrix of SciPy's.")],
@@ -432,14 +395,6 @@ def moons(
     from gll.moons import run_moons
 
     run_moons(epochs=150_000 if paper else epochs, out=out, seed=seed, threads=threads, console=console)
-
-
-class ScaleName(enum.StrEnum):
-    """What --scale may be."""
-
-    SMOKE = "smoke"
-    SMALL = "small"
-    FULL = "full"
 
 
 @app.command()
