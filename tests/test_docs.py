@@ -75,13 +75,19 @@ def test_exemptions_are_public_names(hooks: ModuleType) -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """The anchors of the headings of a page: explicit { #name }, or the heading in lower case with dashes."""
-    found = set()
-    for heading in re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE):
-        explicit = re.search(r"\{ #([\w-]+) \}", heading)
-        words = re.sub(r"[^\w\s-]", "", heading).strip().lower()
-        found.add(explicit[1] if explicit else re.sub(r"[\s-]+", "-", words))
-    return found
+    """What links to a page may end with: its headings in lower case with dashes, and names that it gives to a place.
+
+    A name is `<a id="name"></a>` above a heading, which the site and a repository both know; `{ #name }` behind it is
+    known to the site alone.
+    """
+    text = page.read_text()
+    assert not re.search(r"^#+ .*\{ ?#", text, re.MULTILINE), f"{page.name}: write <a id=...></a> above the heading"
+    words = [
+        re.sub(r"[^\w\s-]", "", heading).strip().lower() for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    ]
+    return {re.sub(r"[\s-]+", "-", heading) for heading in words} | set(
+        re.findall(r'^<a id="([\w-]+)"></a>$', text, re.MULTILINE)
+    )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

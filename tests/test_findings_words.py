@@ -114,7 +114,7 @@ CLAIMS: dict[str, Callable[[], bool]] = {
         for network in ("resnet18", "resnet20")
         for labels in ("2%", "20%")
     ),
-    "a GLL errs less than in the paper; so do all heads, and they lie nearer each": lambda: all(
+    "a GLL errs less than in the paper; so do all heads, each at its better rate, and they lie nearer": lambda: all(
         all(ours < theirs for ours, theirs in heads) and spread([o for o, _ in heads]) < spread([t for _, t in heads])
         for heads in (with_two_percent("resnet18"), with_two_percent("resnet20"))
     ),
@@ -123,14 +123,10 @@ CLAIMS: dict[str, Callable[[], bool]] = {
         for network in ("resnet18", "resnet20")
         for g, w, m in zip(*(by_network(head, network) for head in ("GLL", "WNLL", "MLP")), strict=True)
     ),
-    "**with ResNet18 yes**, by less than a point but for an MLP with 2 % of the labels": lambda: all(
-        (0 < other - mean("cifar10", f"resnet18, {labels}, GLL") < 1) is ((labels, head) != ("2%", "MLP"))
-        and other > mean("cifar10", f"resnet18, {labels}, GLL")
+    "first with ResNet18 is a GLL": lambda: all(
+        mean("cifar10", f"resnet18, {labels}, GLL")
+        < min(mean("cifar10", f"resnet18, {labels}, WNLL"), statistics.fmean(at_best("ResNet18: ", rows)[1]))
         for labels, rows in (("2%", ", 2 % of the labels"), ("20%", ""))
-        for head, other in (
-            ("WNLL", mean("cifar10", f"resnet18, {labels}, WNLL")),
-            ("MLP", statistics.fmean(at_best("ResNet18: ", rows)[1])),
-        )
     ),
     "WNLL ahead of both in both seeds": lambda: all(
         w < other
@@ -145,9 +141,12 @@ CLAIMS: dict[str, Callable[[], bool]] = {
             at_best("", ", 2 % of the labels")[1],
         )
     ),
-    "**with ResNet20 no**: WNLL is ahead of it": lambda: all(
-        mean("longer", f"1,000 steps{labels}, rate 0.05, WNLL") < statistics.fmean(at_best("", labels)[0])
-        for labels in ("", ", 2 % of the labels")
+    "with ResNet20 WNLL; there, with 20 % of the labels, a GLL is last": lambda: (
+        all(
+            mean("longer", f"1,000 steps{labels}, rate 0.05, WNLL") < min(map(statistics.fmean, at_best("", labels)))
+            for labels in ("", ", 2 % of the labels")
+        )
+        and statistics.fmean(at_best("")[0]) > statistics.fmean(at_best("")[1])
     ),
     "GLL ahead of an MLP in both seeds": lambda: (
         max(at_best("ResNet18: ", ", 2 % of the labels")[0]) < min(at_best("ResNet18: ", ", 2 % of the labels")[1])
@@ -199,6 +198,7 @@ CLAIMS: dict[str, Callable[[], bool]] = {
         for gll, mlp in (
             *(at_best(network, labels) for network in ("ResNet18: ", "") for labels in ("", ", 2 % of the labels")),
             [values("longer", f"4,000 steps, rate 0.05, {head}") for head in ("GLL", "MLP")],
+            *([values("cifar10", f"resnet18, {n}, {head}") for head in ("GLL", "WNLL")] for n in ("2%", "20%")),
             *(
                 [errors, values("longer", f"1,000 steps{labels}, rate 0.05, WNLL")]
                 for labels in ("", ", 2 % of the labels")

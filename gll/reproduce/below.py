@@ -85,7 +85,7 @@ def page_of_words(experiment: Experiment) -> str:
 def _section(experiment: Experiment, name: str, heading: str) -> str:
     page = experiment.folder.parent.parent / "docs" / name
     text = page.read_text(encoding="utf-8") if page.is_file() else ""
-    return f"{page}, section {heading}" if re.search(rf"^##+ {heading}( {{.*}})?$", text, re.MULTILINE) else ""
+    return f"{page}, section {heading}" if re.search(rf"^##+ {heading}$", text, re.MULTILINE) else ""
 
 
 def has_reasons(experiment: Experiment, means: Collection[tuple[str, str]]) -> bool:

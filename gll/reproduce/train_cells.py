@@ -7,6 +7,7 @@ are compared, each warm-up is a cell of its own that the others need. It takes m
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -39,7 +40,12 @@ def config_of(experiment: Experiment, point: Point) -> Config:
         ExperimentError: config.toml says something unknown.
     """
     with experiment.named(point):
-        return from_toml(f'name = "{experiment.name}"', [*point.settings(), f"seed={point.seed}"])
+        return _config(experiment.name, (*point.settings(), f"seed={point.seed}"))
+
+
+@functools.cache  # a list or a table asks for the cells of a scale many times
+def _config(name: str, settings: tuple[str, ...]) -> Config:
+    return from_toml(f'name = "{name}"', settings)
 
 
 def look_at_data(experiment: Experiment, cells: Sequence[Cell]) -> dict[str, str]:
