@@ -151,12 +151,15 @@ def trainings(wanted: str, seeds: list[int]) -> Iterator[tuple[list[int], Traini
 
 
 def trained(config: Config, folders: Sequence[Path], console: Console) -> Run:
-    """The finished run; an unfinished one goes on.
+    """The finished run; without folders it is trained, or goes on.
 
     Args:
         config: of the run.
-        folders: runs; one of the same training that is finished is taken.
+        folders: runs, of which the one of this training is taken.
         console: where to.
+
+    Raises:
+        typer.BadParameter: none of the folders is a finished run of this training, which may take hours.
     """
     for folder in folders:
         found = Run.open(folder, writes=False)
@@ -164,7 +167,10 @@ def trained(config: Config, folders: Sequence[Path], console: Console) -> Run:
         if same and found.result() is not None:
             console.print(f"taken from {folder}")
             return replace(found, config=replace(config, out=str(folder)))
-        console.print(f"of another training, or not finished: {folder}")
+    if folders:
+        asked = f"head {config.model.head}, {config.train.epochs} epochs, seed {config.seed}"
+        why = f"none of these is a finished run of this training ({asked}); without --trained it is trained here"
+        raise typer.BadParameter(why, param_hint="--trained")
     there = (config.directory / "config.toml").is_file()
     run = replace(Run.open(config.directory), config=config) if there else new_run(config)
     if run.result() is None:
@@ -234,7 +240,7 @@ def main(
     samples: Annotated[int, typer.Option(help="test images; 0: all")] = 0,
     base: Annotated[int, typer.Option(help="labelled training images in a graph")] = 10_000,
     trained_before: Annotated[
-        list[Path] | None, typer.Option("--trained", help="a finished run, taken where it is of the same training")
+        list[Path] | None, typer.Option("--trained", help="a finished run, in place of a training; may be repeated")
     ] = None,
     work: Annotated[Path, typer.Option(help="runs and rows; what is there is not made again")] = Path(
         "out/paper-attacks"

@@ -19,6 +19,7 @@ from gll.cli import app
 for words, code in (
     ["--version", 0], ["--help", 0], ["train --help", 0], ["train --keys", 0], ["data --help", 0], ["train --foo", 2],
     ["train nowhere.toml", 1], ["train configs/digits-gll.toml train.learning_rate=1", 1], ["pretrain nowhere.toml", 1],
+    ["reproduce --help", 0], ["reproduce cifar", 1], ["reproduce table 11", 1],
 ):
     found = CliRunner().invoke(app, words.split())
     assert found.exit_code == code, (words, found.output)

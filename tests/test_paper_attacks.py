@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import nn
 from typer import Typer
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from gll.attacks import FGSM, IFGSM
 from gll.attacks.victims import victim_of
@@ -35,13 +35,18 @@ def bench() -> Iterator[ModuleType]:
 
 
 def run_part(bench: ModuleType, folder: Path, part: str, *more: str) -> dict[str, Any]:
+    done = invoked(bench, folder, part, *more)
+    assert done.exit_code == 0, done.output
+    return dict(json.loads((folder / "all.json").read_text()))
+
+
+def invoked(bench: ModuleType, folder: Path, part: str, *more: str) -> Result:
     app = Typer()
     app.command()(bench.main)
     words = ["--part", part, "--epochs", "3", "--samples", "40", "--base", "40", "--seeds", "0", "--work", str(folder)]
     words += [w for text in [*FEW, f"data.name={digits()}"] for w in ("--set", text)]
-    done = CliRunner().invoke(app, [*words, *more, "--json", str(folder / "all.json")], catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    return dict(json.loads((folder / "all.json").read_text()))
+    words += [*more, "--json", str(folder / "all.json")]
+    return CliRunner().invoke(app, words, catch_exceptions=False, env={"COLUMNS": "300"})
 
 
 @pytest.fixture(scope="module")
@@ -94,9 +99,20 @@ def test_a_network_that_is_trained_is_attacked_as_it_is(bench: ModuleType, tmp_p
     errors = [[(row["head"], row["reading"], row["after"]) for row in record["rows"]] for record in (first, again)]
     assert errors[0] == errors[1]
     assert [row["training"]["adversarial.eps"] for row in again["rows"]] == [0.3] * 8
-    table = importlib.import_module("_paper_attacks").readings(again)
-    assert "| **GLL** | the paper | | | | 0.55 | 2.28 | 2.30 |" in table
-    assert "| **WNLL** | the paper | | | | 0.58 | 2.48 | 2.97 |" in table
+    module = importlib.import_module("_paper_attacks")
+    table, paper = module.readings(again), json.loads(module.EXPECTED.read_text())["values"]
+    for head in ("GLL", "WNLL"):
+        theirs = paper[f"mnist, {head}, robust"]
+        shown = " | ".join(f"{theirs[figure]:.2f}" for figure in ("natural", "FGSM", "IFGSM"))
+        assert f"| **{head}** | the paper | | | | {shown} |" in table
+    (gll,) = (run for run in runs if "gll-" in run)
+    for words in (["--seeds", "1"], ["--epochs", "4"]):
+        refused = invoked(bench, tmp_path / "second", "robust-gll", "--trained", gll, *words)
+        assert refused.exit_code == 2, "of another seed, or of more epochs"
+        assert "none of these is a finished run of this training" in refused.output
+    (Path(gll) / "result.json").unlink()
+    (tmp_path / "third").mkdir()
+    assert invoked(bench, tmp_path / "third", "robust-gll", "--trained", gll).exit_code == 2, "it is not finished"
 
 
 class Linear(nn.Module):

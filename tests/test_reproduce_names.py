@@ -331,6 +331,9 @@ def test_another_scale_is_named_as_it_can_be_typed() -> None:
     assert found.endswith(", but there are at full: leave --scale out")
     found = CliRunner().invoke(app, ["reproduce", "cifar10", "--only", "vgg11, 2%", "--scale", "small", "--show"])
     assert (found.exit_code, "at full: leave --scale out" in said(found)) == (1, True), found.output
+    toy = load_experiment(REAL / "fashion-toy")  # with momentum at smoke alone, whose figures mean nothing
+    assert "at smoke" in why_none(toy, "full", ["momentum"])
+    assert "smoke" not in why_none(toy, "full", ["momentum"], shows=True)
 
 
 def test_parts_are_those_of_the_page() -> None:

@@ -285,9 +285,9 @@ def test_long_cells_on_a_cpu_are_warned_of(counts: Experiment, tmp_path: Path) -
     assert "this is the paper's setting" in slow(counts, "full"), "nothing is known of it"
     cell = next(iter(kind_of(counts).cells(counts, "full")))
     stored = next(iter(read_records(REAL / "parameters" / "results.json").values()))
-    record = {**stored, "key": cell.key, "wall_s": 1.0, "date": "1"}
+    record = {**stored, "key": cell.key, "wall_s": 5000.0, "date": "1"}
     add_records(counts.folder / "results.json", [record])
-    assert slow(counts, "full") == "", "seconds on a CPU"
+    assert slow(counts, "full") == "", "it was run on CPUs alone"
     add_records(counts.folder / "results.json", [{**record, "device": "A GPU", "wall_s": 700.0, "date": "2"}])
     assert slow(counts, "full").startswith(
         "10 cells of parameters at full on a CPU: such a cell took up to 11:40 on a GPU"
@@ -302,11 +302,12 @@ def test_no_time_is_named_of_data_that_has_none(tmp_path: Path) -> None:
     stored = next(iter(read_records(REAL / "more-c" / "results.json").values()))
     cells = {cell.title: cell for cell in kind_of(experiment).cells(experiment, "full")}
     record = {**stored, "key": cells["mnist, GLL, natural, seed 0"].key, "wall_s": 700.0, "device": "A GPU"}
-    add_records(folder / "results.json", [record])
 
     def slow(*only: str) -> str:
         return Work(experiment, "full", tmp_path / "work", "cpu", Reporter(), only).slow()
 
+    assert "never timed" not in slow(), "of nothing"
+    add_records(folder / "results.json", [record])
     assert "such a cell took up to 11:40 on a GPU, and takes longer here" in slow("mnist")
     assert slow("cifar10").startswith("2 cells of more-c at full on a CPU: those of cifar10 were never timed; this is ")
     assert "took" not in slow("cifar10")

@@ -11,8 +11,11 @@ import pytest
 from typer.testing import CliRunner
 
 from gll.cli import app
-from gll.reproduce.experiment import Experiment, load_all
-from gll.reproduce.tables import AUTO, LINEAR
+from gll.reproduce import natural
+from gll.reproduce.below import WORST, after_longer_training, has_reasons
+from gll.reproduce.experiment import Experiment, load_all, load_experiment
+from gll.reproduce.moved import table_of_moved
+from gll.reproduce.tables import AUTO, LINEAR, Shown, states_of
 from tests.test_reproduce_work import COUNTS, invoked, said, written
 
 REAL = Path(__file__).parent.parent / "experiments"
@@ -34,7 +37,8 @@ def half(tmp_path: Path) -> Experiment:
 
 
 def shown(*words: str) -> str:
-    found = CliRunner().invoke(app, ["reproduce", *words, "--show", "--experiments", str(REAL)])
+    words = ("reproduce", *words, "--show", "--experiments", str(REAL))
+    found = CliRunner().invoke(app, words, env={"COLUMNS": "80"})
     assert found.exit_code == 0, found.output
     return found.output
 
@@ -63,8 +67,8 @@ def test_it_stands_beside_what_was_run(half: Experiment) -> None:
     assert [row[0] for row in rows(invoked(half, "--show", "--only", "seed 1").output)] == ["first", "second"]
 
 
-def test_where_nothing_is_run_nothing_is_explained(half: Experiment) -> None:
-    text = said(CliRunner().invoke(app, ["reproduce", "table 4", "--only", "vgg11, 2%", "--show"]))
+def test_where_nothing_is_run_nothing_is_explained() -> None:
+    text = " ".join(shown("table 4", "--only", "vgg11, 2%").split())
     for head in ("MLP", "WNLL", "GLL"):
         assert re.search(rf"vgg11, 2%, {head} error – \(\d+\.\d+", text), head
     assert "cifar10 at small leaves out vgg11, 2%" in text
@@ -78,6 +82,9 @@ def test_reasons_are_those_of_what_is_shown() -> None:
     assert WORSE not in shown("times", "--only", "resnet18")
     assert WORSE in shown("cifar10", "--only", "resnet20")
     assert WORSE not in shown("cifar10", "--only", "vgg13")
+    cifar = load_experiment(REAL / "cifar10")
+    assert has_reasons(cifar, [("resnet20, 20%, GLL", "error")])
+    assert not has_reasons(cifar, [("resnet20, 2%, GLL", "error"), ("resnet20, 20%, GLL", "seconds")])
 
 
 def test_places_are_in_the_order_of_the_grid(half: Experiment) -> None:
@@ -106,11 +113,21 @@ def test_what_was_trained_for_longer_is_told_below() -> None:
     }
     assert text.count(LONGER) == 1
     table = shown("table 10")
-    assert len(longer(table)) == 5
-    assert "cifar10, WNLL, natural, 50 epochs:" in longer(table)
+    heads = {"GLL": 150, "WNLL": 50, "linear": 150}
+    assert list(longer(table))[2:] == [f"cifar10, {head}, natural, {epochs} epochs:" for head, epochs in heads.items()]
     assert table.count(LONGER) == 1
     assert LONGER not in shown("figure 6"), "which has all epochs"
     assert list(longer(shown("figure 7", "--only", "linear"))) == ["fashionmnist, linear, natural, 100 epochs:"]
+
+
+def test_the_longest_that_has_met_every_attack_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    by_epochs = {50: {"GLL": [1.0]}, 100: {"GLL": [2.0]}, 400: {"GLL": [3.0]}}
+    known = {"FGSM": by_epochs, "IFGSM": by_epochs, "CW": {50: {"GLL": [1.0]}, 100: {"GLL": [2.0]}}}
+    monkeypatch.setattr(natural, "longer_trained", lambda group, length, figure: known[figure])
+    experiments = load_all(REAL)
+    told = dict(after_longer_training(Shown(experiments["adversarial"], "small"), experiments, every=False))
+    assert told["fashionmnist, GLL, natural, 100 epochs"].startswith("FGSM 2.00 (")
+    assert all(" 100 epochs" in place and "GLL" in place for place in told)
 
 
 def longer(text: str) -> dict[str, str]:
@@ -126,7 +143,7 @@ def longer(text: str) -> dict[str, str]:
 def test_longer_trainings_are_told_where_nothing_was_run() -> None:
     """At the scale that was asked for; else the other scale has them."""
     text = shown("figure 8", "--scale", "full")
-    assert "0 of 18 cells run" in text
+    assert re.search(r"adversarial at full: 0 of \d+ cells run", text)
     assert [line.split(", ")[1] for line in longer(text)] == ["GLL", "WNLL", "linear"]
     assert shown("figure 8").count(LONGER) == 1
 
@@ -140,6 +157,7 @@ def test_what_words_mean_stands_below() -> None:
         assert text.count(words.replace("*", "")) == 1
     assert "as in the paper's table, at ε = 0.3 in its units and c = 20 (mnist)" in text
     assert "at ε = 0.05 in its units and c = 20 (fashionmnist, cifar10)" in text
+    assert WORST.replace("*", "") in text
     assert "docs/robustness.md, section How to read the figures" in text
     text = " ".join(shown("times", "--only", "resnet18").split())
     assert "mlp: one linear layer and a softmax, which the paper calls MLP where it takes times" in text
@@ -152,6 +170,10 @@ def test_words_that_are_not_there_are_not_explained() -> None:
     assert "linear:" not in text
     assert "How to read the figures" not in text
     assert "which the paper calls MLP" not in shown("cifar10", "--only", "resnet18")
+    assert WORST.replace("*", "") not in " ".join(shown("more-c").split())
+    graphless = "linear, MLP: no graph"
+    assert graphless in shown("worst-case")
+    assert ": no graph" not in shown("worst-case", "--only", "GLL"), "which has one"
 
 
 # Scales and seeds -----------------------------------------------------------------------------------------------------
@@ -161,6 +183,9 @@ def test_what_another_scale_has_is_said() -> None:
     """Its rows are empty here: --scale has chosen them."""
     text = " ".join(shown("adversarial", "--scale", "small", "--only", "mnist, natural").split())
     assert "run at full (leave --scale out): mnist, GLL, natural (seed 0" in text
+    assert "run at full (leave --scale out): softmax (seed 1)" in shown(
+        "moons", "--scale", "small", "--only", "softmax"
+    )
     assert "leave --scale out" not in shown("adversarial", "--only", "mnist, natural")
     assert "leave --scale out" not in shown("adversarial", "--scale", "full", "--only", "mnist, natural")
 
@@ -201,10 +226,11 @@ def test_figure_9_is_how_far_images_are_moved() -> None:
     assert "docs/reproduce.md" not in text
     for name in ("adversarial", "more-c", "attack-length", "attack-rate"):
         assert f"\n    gll reproduce {name} --show" in text
-    assert all(len(line) <= 80 for line in text.splitlines() if "docs/" not in line)
+    assert all(len(line) <= 80 for line in text.splitlines() if str(REAL.parent) not in line)
     gll = next(line.split() for line in text.splitlines() if line.split()[:2] == ["MNIST,", "natural,"])
     linear = next(line.split() for line in text.splitlines() if line.split()[:1] == ["linear"])
-    assert gll[-5:-3] == ["GLL", "1"], "the number of its trainings"
+    first = table_of_moved({name: states_of(one) for name, one in load_all(REAL).items()}).splitlines()[2].split(" | ")
+    assert gll[-5:-3] == ["GLL", first[3].split(",")[0]], "the number of its trainings"
     assert re.fullmatch(r"\d+ of \d+", " ".join(linear[-3:]))
     assert WORSE not in text
 
@@ -226,10 +252,26 @@ def heads_of(text: str) -> list[str]:
 def test_its_heads_can_be_chosen() -> None:
     """A GLL's stay: the others are compared with them."""
     text = shown("figure 9", "--only", "fashionmnist, WNLL", "--scale", "small")
-    assert heads_of(text) == ["GLL", "WNLL"] * 3
-    assert text.count("not run") == 3
+    found = heads_of(text)
+    assert found == ["GLL", "WNLL"] * (len(found) // 2)
+    assert text.count("not run") == len(found) // 2 > 0
     assert "rows are of all seeds and scales" in text
     assert set(heads_of(shown("figure 9", "--only", "GLL"))) == {"GLL"}
+
+
+def test_pictures_are_of_data_with_rows() -> None:
+    text = shown("figure 9", "--only", "mnist | cifar10, robust")
+    pictures = [line.split("/")[-1] for line in text.splitlines() if line.endswith(".png")]
+    assert pictures == ["reproduce-adversarial-mnist-distances.png"], "CIFAR-10 has none after adversarial training"
+
+
+def test_it_can_be_asked_for_beside_all_of_its_experiment() -> None:
+    text = shown("adversarial", "figure 9", "--only", "mnist")
+    assert FAR in text
+    assert " FGSM " in text
+    text = shown("table 10", "figure 9", "--only", "mnist, natural", "--scale", "small")
+    assert FAR in text
+    assert text.count("reproduce-adversarial-mnist-distances.png") == 1, "though nothing of the table was run"
 
 
 def test_without_rows_no_picture_is_named() -> None:

@@ -50,11 +50,6 @@ def point(what: str, where: str, console: Console) -> None:
         console.print(Text(f"    {where}"), soft_wrap=True)
 
 
-def results_scales(experiment: Experiment) -> tuple[str, ...]:
-    """Those whose figures mean something."""
-    return tuple(scale for scale in experiment.scales if scale != "smoke")
-
-
 def page_of(experiment: Experiment) -> str:
     """The page that has the tables and pictures of an experiment, and its section there; empty where there is none."""
     page = experiment.folder.parent.parent / "docs" / "reproduce.md"
@@ -135,7 +130,7 @@ def of_same_data(experiments: Iterable[Experiment], cells: Iterable[Cell]) -> li
 
 def _data_of(experiment: Experiment) -> set[str]:
     kind = kind_of(experiment)
-    return {cell.point.data for scale in results_scales(experiment) for cell in kind.cells(experiment, scale)}
+    return {cell.point.data for scale in experiment.results_scales for cell in kind.cells(experiment, scale)}
 
 
 def after_longer_training(
@@ -155,16 +150,17 @@ def after_longer_training(
     from gll.reproduce.natural import longer_trained
     from gll.reproduce.protocol import Group
 
-    axes, length = shown.experiment.text["axes"], Shown(experiments[name], results_scales(experiments[name])[-1])
-    others = [Shown(shown.experiment, scale) for scale in results_scales(shown.experiment)] if every else []
+    axes, length = shown.experiment.text["axes"], Shown(experiments[name], experiments[name].results_scales[-1])
+    others = [Shown(shown.experiment, scale) for scale in shown.experiment.results_scales] if every else []
     for data, training in itertools.product(axes["data"], axes["training"]):
         groups = [Group(one, data, training) for one in (shown, *others)]
         group = next((group for group in groups if group.records), None)
-        found = {figure: longer_trained(group, length, figure) for figure in WEAK} if group else {}
+        found = {figure: longer_trained(group, length, figure) if group else {} for figure in WEAK}
         for head in (
             head for head in axes["head"] if {"data": data, "head": head, "training": training} in shown.places
         ):
-            epochs = max((epochs for epochs, heads in found.get(WEAK[0], {}).items() if head in heads), default=None)
+            every_figure = [epochs for epochs in found[WEAK[0]] if all(head in found[f].get(epochs, ()) for f in WEAK)]
+            epochs = max(every_figure, default=None)
             if epochs is not None:
                 place = f"{data}, {head}, {training}"
                 ours = {figure: by_epochs[epochs][head] for figure, by_epochs in found.items()}
@@ -177,7 +173,7 @@ def _entry(experiment: Experiment, place: str, figure: str, ours: Sequence[float
 
 
 def meanings(
-    records: Iterable[Record], places: Iterable[Mapping[str, str]], means: Iterable[tuple[str, str]]
+    records: Iterable[Record], places: Collection[Mapping[str, str]], means: Iterable[tuple[str, str]]
 ) -> list[str]:
     """What rows and figures are, in the words of the pages, where their names do not say it.
 
@@ -188,7 +184,7 @@ def meanings(
     figures = list(dict.fromkeys(figure for _, figure in means))
     said = _attacked_at(records) if set(WEAK) & set(figures) else []
     said += [WORST] if WORST_NAME in figures else []
-    said += [*said_of_figures(figures), *said_of_rows(places)]
+    said += [*said_of_figures(figures, places), *said_of_rows(places)]
     said += [TIMED] if any("mlp" in figure for figure in figures) else []
     return [text.replace("*", "") for text in said]
 

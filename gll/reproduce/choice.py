@@ -60,7 +60,7 @@ def why_none(
         return said
     kind = kind_of(experiment)
     at = {one: kind.cells(experiment, one) for one in experiment.scales}
-    asked = [part.strip() for word in words for part in word.split("|") if part.strip()]
+    asked = [either.strip() for word in words for either in word.split("|") if either.strip()]
     said = f"no cell of {experiment.name} at {scale} is {', '.join(word.strip() for word in words)}"
     others = [one for one in experiment.scales if chosen(at[one], words) and not (shows and one == SCALES[0])]
     both = _of_one_axis(at[scale], words)

@@ -16,7 +16,6 @@ from rich.console import Console
 from rich.text import Text
 
 from gll.names import require_name
-from gll.reproduce.below import results_scales
 from gll.reproduce.choice import chosen, why_none, within
 from gll.reproduce.experiment import SCALES, Experiment, ExperimentError, load_all
 from gll.reproduce.in_paper import elsewhere, resolved
@@ -26,7 +25,6 @@ from gll.reproduce.listing import Beside, show_cells
 from gll.reproduce.merge import merge, put_all_back
 from gll.reproduce.pack import Choice, pack
 from gll.reproduce.parts import ALL, Part
-from gll.reproduce.results import Around, show_results
 from gll.reproduce.show import show_list, show_run
 from gll.reproduce.tables import pages
 from gll.reproduce.unpack import unpack
@@ -45,7 +43,7 @@ PARENT = "GLL_REPRODUCE_PARENT"  # the process that shares its work with this on
 class Request:
     """What was asked for: the options of the command, see `gll reproduce --help`.
 
-    `parts` are of those experiments that were asked for by a table or figure of the paper which is a part of them.
+    `parts` are of those experiments that were asked for by a table or figure of the paper alone.
     """
 
     names: tuple[str, ...]
@@ -273,7 +271,7 @@ def look(
             continue
         if request.scale is not None:
             require_name(f"scale of {name}", request.scale, experiment.scales)
-        usual = results_scales(experiment) if request.results else experiment.scales
+        usual = experiment.results_scales if request.results else experiment.scales
         scales = usual if request.scale is None else (request.scale,)
         words = request.only_of(name)
         if any(chosen(kind_of(experiment).cells(experiment, scale), words) for scale in scales):
@@ -303,6 +301,7 @@ def list_cells(experiments: Mapping[str, Experiment], request: Request, console:
 
 def show_all_results(experiments: Mapping[str, Experiment], request: Request, console: Console) -> None:
     """What has been run of experiments. Needs no data."""
+    from gll.reproduce.results import Around, show_results  # needs PyTorch, as a mistake in a name does not
 
     def show(experiment: Experiment) -> None:
         around = Around(request.part_of(experiment.name), experiments, request.folders())

@@ -214,6 +214,11 @@ class Experiment:
         """Those it has, the smallest first."""
         return tuple(scale for scale in SCALES if scale in self.text["scales"])
 
+    @property
+    def results_scales(self) -> tuple[str, ...]:
+        """Those whose figures mean something: all but smoke."""
+        return tuple(scale for scale in self.scales if scale != SCALES[0])
+
     def points(self, scale: str) -> Iterator[Point]:
         """Every point at this scale, seed by seed: whoever stops early has whole seeds."""
         require_name(f"scale of {self.name}", scale, self.scales)

@@ -11,19 +11,19 @@ from rich.table import Table
 from rich.text import Text
 
 from gll.reproduce.experiment import Cell, Experiment
-from gll.reproduce.moved import AT, DATA, EXPERIMENTS, GLL, OTHERS, Row, how_many, rows
+from gll.reproduce.moved import AT, DATA, EXPERIMENTS, GLL, HEADS, Row, how_many, rows
+from gll.reproduce.robust import ROBUST
 from gll.reproduce.tables import NONE, states_of
 
 TITLE = "how far CW moves images at the same c: mean squared distances, those left alone as 0"
 IN_THE_PAPER = "the paper has a plot of these, and no numbers"
-HEADS = (GLL, *OTHERS)
 SAID = (
     f"trained: how many trainings have met CW at c = {AT[0]:g}",
     "GLL less: at how many of the values of c images of a GLL are moved less than those of this head",
     IN_THE_PAPER,
     "rows are of all seeds and scales of these experiments, whichever were asked for:",
 )
-ROBUST, NOT_RUN = "robust", "not run"
+NOT_RUN = "not run"
 
 
 def show_distances(

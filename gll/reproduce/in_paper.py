@@ -13,7 +13,7 @@ from string import ascii_lowercase
 from typing import final
 
 from gll.reproduce.experiment import Experiment, ExperimentError
-from gll.reproduce.parts import PARTS, Part, part_of
+from gll.reproduce.parts import ALL, PARTS, Part, part_of
 from gll.reproduce.words import has, near
 from gll.words import did_you_mean
 
@@ -48,7 +48,7 @@ class Named:
     Args:
         names: of experiments, each once.
         said: what to say of those that were found by the paper.
-        parts: by experiment, of those that were asked for in part.
+        parts: by experiment, of those that were asked for by what the paper calls them, too.
     """
 
     names: tuple[str, ...]
@@ -293,7 +293,7 @@ def resolved(names: Sequence[str], experiments: Mapping[str, Experiment]) -> Nam
             part = part_of(one, places)
             parts[one.name] = (parts.get(one.name, part) | part).within(one)
     said = [_said(places, those, parts) for places, those in asked if places]
-    chosen = {name: part for name, part in parts.items() if part != Part()}
+    chosen = {name: part for name, part in parts.items() if part != ALL}
     return Named(tuple(parts), tuple(dict.fromkeys(said)), chosen)
 
 

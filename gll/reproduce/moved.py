@@ -19,6 +19,7 @@ EXPERIMENTS = ("adversarial", "more-c", "attack-length", "attack-rate")
 """Those whose records have CW at the paper's values of c, or more."""
 GLL = "GLL"
 OTHERS = ("WNLL", "linear")
+HEADS = (GLL, *OTHERS)
 AT = (20.0, 1000.0)
 """The c of the paper's table, and the largest of its other values (appendix B.3 adds more)."""
 DATA = {"mnist": "MNIST", "fashionmnist": "FashionMNIST", "cifar10": "CIFAR-10"}
@@ -89,17 +90,16 @@ def rows(states: Mapping[str, Mapping[str, Shown]]) -> list[Row]:
 
 def table_of_moved(states: Mapping[str, Mapping[str, Shown]]) -> str:
     """A line for each row: mean squared distances at two values of c, and at how many a GLL's are the smaller."""
-    heads = (GLL, *OTHERS)
-    columns = [f"c = {c:,.0f}: {head}" for c in AT for head in heads]
+    columns = [f"c = {c:,.0f}: {head}" for c in AT for head in HEADS]
     columns += [f"moved less than {other}" for other in OTHERS]
     lines = [
         f"| data | training | images | trainings | {' | '.join(columns)} |",
         "|---|---|---:|---:|" + "---:|" * len(columns),
     ]
     for row in rows(states):
-        far = [row.far(h, c) for c in AT for h in heads]
+        far = [row.far(h, c) for c in AT for h in HEADS]
         less = [_told(*row.less(other)) if other in row.moved else NONE for other in OTHERS]
-        many = ", ".join(str(row.trainings(h)) for h in heads)
+        many = ", ".join(str(row.trainings(h)) for h in HEADS)
         lines.append(f"| {DATA[row.data]} | {row.training} | {row.images:,} | {many} | {' | '.join([*far, *less])} |")
     return "\n".join(lines)
 
@@ -119,10 +119,10 @@ def _told(less: Sequence[float], every: Sequence[float]) -> str:
 def how_many(less: Sequence[float], every: Sequence[float]) -> str:
     """Of all values of c.
 
-    >>> how_many([1.0], [1.0, 5.0]), how_many([1.0], [1.0]), how_many([], [1.0])
-    ('1 of 2', 'all 1', 'none of 1')
+    >>> how_many([1.0], [1.0, 5.0]), how_many([1.0], [1.0]), how_many([], [1.0]), how_many([], [])
+    ('1 of 2', 'all 1', 'none of 1', 'none of 0')
     """
-    if len(less) == len(every):
+    if less and len(less) == len(every):
         return f"all {len(every)}"
     return f"{len(less) or 'none'} of {len(every)}"
 

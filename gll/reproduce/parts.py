@@ -20,23 +20,26 @@ class Part:
     Args:
         names: on one of its axes; none: all of its cells.
         figures: of its table; none: all of them. They choose what is shown; a cell is run for all of them.
-        places: of the paper, that it was asked for by; none: by its own name, too.
+        places: of the paper, that it was asked for by.
+        own: it was asked for by the name of the experiment, too.
     """
 
     names: tuple[str, ...] = ()
     figures: tuple[str, ...] = ()
     places: tuple[str, ...] = ()
+    own: bool = False
 
     def __or__(self, other: Part) -> Part:
         """What either has: all, where one of them has all."""
-        places = _either(self.places, other.places)
-        return Part(_either(self.names, other.names), _either(self.figures, other.figures), places)
+        names, figures = (_either(*both) for both in ((self.names, other.names), (self.figures, other.figures)))
+        return Part(names, figures, tuple(dict.fromkeys(self.places + other.places)), self.own or other.own)
 
     def within(self, experiment: Experiment) -> Part:
         """The same, without what chooses nothing: all names of an axis, or all figures."""
         axes, figures = experiment.text["axes"].values(), experiment.text["table"]["figures"]
         every = any(set(axis) <= set(self.names) for axis in axes)
-        return Part(() if every else self.names, () if set(figures) <= set(self.figures) else self.figures, self.places)
+        own = () if set(figures) <= set(self.figures) else self.figures
+        return replace(self, names=() if every else self.names, figures=own)
 
     @property
     def only(self) -> str:
@@ -53,7 +56,7 @@ class Part:
     @property
     def captions(self) -> tuple[str, ...]:
         """How the captions of its pictures begin; none: those of all pictures, as a table has no picture of its own."""
-        return tuple(f"{place}:" for place in self.places) if all(map(_is_figure, self.places)) else ()
+        return tuple(f"{place}:" for place in self.places) if not self.own and all(map(_is_figure, self.places)) else ()
 
     def has_distances(self, experiment: Experiment) -> bool:
         """Whether it has the figure of an experiment that shows how far images are moved."""
@@ -61,12 +64,12 @@ class Part:
 
     def has_values(self, experiment: Experiment) -> bool:
         """Whether it has anything else: what the table of the experiment shows."""
-        return not self.places or any(place != DISTANCES.get(experiment.name) for place in self.places)
+        return self.own or any(place != DISTANCES.get(experiment.name) for place in self.places)
 
     def of_values(self, experiment: Experiment) -> Part:
         """That which the table shows: without the figure of distances, which has all names."""
-        own = [place for place in self.places if place != DISTANCES.get(experiment.name)]
-        return part_of(experiment, own).within(experiment)
+        places = [place for place in self.places if place != DISTANCES.get(experiment.name)]
+        return ALL if self.own else part_of(experiment, places).within(experiment)
 
     def shown(self, experiment: Experiment) -> Experiment:
         """The experiment with these figures in its table, to be shown."""
@@ -74,7 +77,7 @@ class Part:
         return replace(experiment, text={**experiment.text, "table": table})
 
 
-ALL = Part()
+ALL = Part(own=True)
 """Of an experiment that was asked for by its own name."""
 
 
@@ -102,4 +105,4 @@ def part_of(experiment: Experiment, places: Sequence[str]) -> Part:
     """What these places of the paper have of an experiment together; all of it where it was not asked for by them."""
     parts = PARTS.get(experiment.name, {})
     have = [replace(parts.get(place, Part()), places=(place,)) for place in places]
-    return functools.reduce(operator.or_, have) if have else Part()
+    return functools.reduce(operator.or_, have) if have else ALL

@@ -25,7 +25,6 @@ from gll.reproduce.below import (
     page_of_words,
     pictures_of,
     point,
-    results_scales,
     says_why_not_judged,
 )
 from gll.reproduce.choice import chosen, is_seed, within
@@ -154,7 +153,7 @@ def _show_part(
     if part != around.part and (said := elsewhere(experiment, part, words)):
         console.print(Text(said))
     within_part = within(words, part.only)
-    every = [_asked(experiment, one, within_part, work) for one in reversed(results_scales(experiment))]
+    every = [_asked(experiment, one, within_part, work) for one in reversed(experiment.results_scales)]
     asked = [one for one in every if scale in (None, one.scale)]
     if not any(one.cells for one in asked):
         return Seen()
@@ -164,7 +163,7 @@ def _show_part(
 
 def _scales(experiment: Experiment, scale: str | None) -> tuple[str, ...]:
     """Those that are shown, the paper's setting first."""
-    return tuple(reversed(results_scales(experiment))) if scale is None else (scale,)
+    return tuple(reversed(experiment.results_scales)) if scale is None else (scale,)
 
 
 def _asked(experiment: Experiment, scale: str, words: Sequence[str], work: Path) -> Asked:
@@ -211,8 +210,9 @@ def _show_values(
             places += [dict(cell.point.place) for cell in one.cells if cell.key in one.done or cell.point.name in names]
         _show_longer(experiment, one, console, around, every=every)
         _say_cells("not run", [cell for cell in one.cells if cell.key not in one.done], console)
-        for other in others:
-            run = [cell for cell in other.run if cell.point.name in names]
+        here = {cell.point.name for cell in one.run}
+        for other in others if words else ():
+            run = [cell for cell in other.run if cell.point.name not in here]
             _say_cells(f"run at {other.scale} (leave --scale out)", run, console)
     for line in meanings([r for one in asked for r in one.done.values()], places, means):
         console.print(Padding(Text(line), (0, 0, 0, 2)))
@@ -309,8 +309,8 @@ def _pictures(experiment: Experiment, distances: str, seen: Seen, captions: Sequ
     """
     own = [caption for caption in captions if caption != distances]
     found = pictures_of(experiment, own, seen.cells, seen.scales) if seen.means and (own or not captions) else []
-    far = pictures_of(experiment, [distances], seen.far, experiment.scales) if seen.far and captions else []
-    return found + far
+    far = pictures_of(experiment, [distances], seen.far, experiment.scales) if seen.far else []
+    return found + [path for path in far if path not in found]
 
 
 def _say_cells(what: str, cells: Sequence[Cell], console: Console) -> None:

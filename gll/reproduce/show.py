@@ -10,13 +10,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gll.reproduce.below import results_scales
 from gll.reproduce.choice import chosen
 from gll.reproduce.experiment import Experiment
 from gll.reproduce.kinds import kind_of
 from gll.reproduce.listing import about
 from gll.reproduce.records import done_records
-from gll.reproduce.results import Asked, show_table
 from gll.reproduce.tables import Shown, states_of
 from gll.words import counted
 
@@ -67,6 +65,8 @@ def show_run(
         console: where to.
         only_new: say nothing where nothing is new.
     """
+    from gll.reproduce.results import Asked, show_table  # needs PyTorch, as a mistake in a name does not
+
     cells = chosen(kind_of(experiment).cells(experiment, scale), words)
     done = done_records(experiment, cells, work)
     count = f"{experiment.name} ({scale}): {len(done)} of {counted(len(cells), 'cell')}"
@@ -76,7 +76,7 @@ def show_run(
     if scale == "smoke":
         kept = f"; kept in {work / experiment.name / scale}; {about(experiment, scale)}" if done else ""
         console.print(Text(count + kept), soft_wrap=True)
-        others = results_scales(experiment)
+        others = experiment.results_scales
         if done and others:
             command = f"gll reproduce {experiment.name}"
             more = f"ours beside the paper's: {command} --show; to run it: {command} --scale {'|'.join(others)}"

@@ -271,17 +271,19 @@ def provenance(shown: Shown) -> str:
         few = [shown.samples(place, figure) for place, _ in shown.found for figure in ATTACKS]
         within += ", or two standard errors" if any(few) else ""
         parts.append(f"means beside {theirs}, {within}: {found}")
-    parts += said_of_figures(experiment.text["table"]["figures"])
+    places = [place for place, _ in shown.found]
+    parts += said_of_figures(experiment.text["table"]["figures"], places)
     parts += attacked_by(shown)
-    parts += said_of_rows(place for place, _ in shown.found)
+    parts += said_of_rows(places)
     return f"<small>{'; '.join(parts)}</small>"
 
 
-def said_of_figures(figures: Iterable[str]) -> list[str]:
-    """What is to be known of some of these figures."""
-    known, names = list(figures), ", ".join(WITHOUT_GRAPH)
+def said_of_figures(figures: Iterable[str], places: Iterable[Mapping[str, str]]) -> list[str]:
+    """What is to be known of some of these figures, in the rows of these places."""
+    known, there = list(figures), {name for place in places for name in place.values()}
+    names = ", ".join(name for name in WITHOUT_GRAPH if name in there)
     no_graph = f"{names}: no graph, so one model and one worst case, in the columns *alone*, AutoAttack among it"
-    alone = [ALONE_SAID, no_graph] if any(figure.endswith(ALONE) for figure in known) else []
+    alone = [ALONE_SAID, *([no_graph] if names else [])] if any(figure.endswith(ALONE) for figure in known) else []
     return alone + ([AUTO] if any(figure.startswith(AUTO_NAME) for figure in known) else [])
 
 
@@ -317,7 +319,7 @@ def told_verdicts(shown: Shown) -> str:
 
 def states_of(experiment: Experiment) -> dict[str, Shown]:
     """Every scale but smoke, whose numbers mean nothing."""
-    return {scale: Shown(experiment, scale) for scale in experiment.scales if scale != "smoke"}
+    return {scale: Shown(experiment, scale) for scale in experiment.results_scales}
 
 
 def section(experiment: Experiment, states: Mapping[str, Shown]) -> str:

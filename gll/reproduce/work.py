@@ -288,19 +288,19 @@ def told_times(known: Mapping[str, float], new: Sequence[str], *, papers: bool) 
     """How long cells are, as far as it is known.
 
     Args:
-        known: seconds of the longest on a GPU, by data set.
+        known: seconds of the longest on a GPU, by data set; 0 where it was run on CPUs alone.
         new: data sets without a time; of another one no time is named.
         papers: they are of the paper's setting, which is said where a time is missing.
 
     >>> told_times({"mnist": 700.0}, [], papers=True), told_times({}, ["cifar10"], papers=True)
     ('such a cell took up to 11:40 on a GPU', "those of cifar10 were never timed; this is the paper's setting")
-    >>> told_times({"mnist": 700.0}, ["cifar10"], papers=False)
+    >>> told_times({"mnist": 700.0, "digits": 0.0}, ["cifar10"], papers=False)
     'such a cell of mnist took up to 11:40 on a GPU; those of cifar10 were never timed'
     """
     from gll.train.progress import clock
 
     longest = max(known.values(), default=0.0)
-    of = f" of {' or '.join(known)}" if new else ""
+    of = f" of {' or '.join(data for data, seconds in known.items() if seconds)}" if new else ""
     took = [f"such a cell{of} took up to {clock(longest)} on a GPU"] if longest else []
     untimed = [f"those of {' and '.join(new)} were never timed"] if new else []
     return "; ".join([*took, *untimed, *(["this is the paper's setting"] if papers and (new or not longest) else [])])
