@@ -101,6 +101,11 @@ def test_the_column_of_figures_is_no_figure_of_the_paper() -> None:
     assert head == ["strategy,", "optimizer", "what", "ours", "(the", "paper's)", "seeds"]
 
 
+def test_the_paper_is_named_where_it_has_numbers() -> None:
+    assert "ours (the paper's)" not in shown("gamma")
+    assert "ours (the paper's)" in shown("times", "--only", "resnet18")
+
+
 # Longer trainings -----------------------------------------------------------------------------------------------------
 
 

@@ -356,14 +356,19 @@ def _table(experiment: Experiment, one: Asked, new: Collection[str], absent: Seq
     shown = Table(box=SIMPLE)
     shown.add_column(", ".join(experiment.text["axes"]))
     shown.add_column("what")
-    theirs = "the paper's" if experiment.of_paper else "expected"
-    shown.add_column(f"ours ({theirs})", justify="right", no_wrap=True)
-    shown.add_column("seeds", justify="right")
     known = {cell.point.name for cell in one.cells if cell.key in new}
-    for name in (name for name in one.names if name in known or name in absent):
+    names, figures = (
+        [name for name in one.names if name in known or name in absent],
+        experiment.text["table"]["figures"],
+    )
+    theirs = " (the paper's)" if experiment.of_paper else " (expected)"
+    beside = any(experiment.paper(name, figure) for name in names for figure in figures)
+    shown.add_column(f"ours{theirs if beside else ''}", justify="right", no_wrap=True)
+    shown.add_column("seeds", justify="right")
+    for name in names:
         records = [one.done[cell.key]["values"] for cell in one.run if cell.point.name == name]
         title = name
-        for figure in experiment.text["table"]["figures"]:
+        for figure in figures:
             ours = [float(values[figure]) for values in records if values.get(figure) is not None]
             paper = experiment.paper(name, figure)
             if ours or (paper and name in absent):

@@ -388,13 +388,14 @@ def _overview(experiments: Mapping[str, Experiment], states: Mapping[str, Mappin
 
 
 def how_far(states: Mapping[str, Mapping[str, Shown]]) -> str:
-    """How many experiments are done, in part or not run, and which. Done is what is done at its largest scale; what is
-    done at a smaller one, and not begun at that, is named apart: the paper's setting may be out of reach."""
-    groups: dict[str, list[str]] = {"done": [], "done at small": [], "run in part": [], "not run": []}
+    """How many experiments are done, in part or not run, and which. What is done at a smaller scale than its largest,
+    and not begun at that, is named apart: the paper's setting may be out of reach."""
+    done = "done at the largest of their scales"
+    groups: dict[str, list[str]] = {done: [], "done at small": [], "run in part": [], "not run": []}
     for name, scales in states.items():
         ran = [shown for shown in scales.values() if shown.found]
         if list(scales.values())[-1].status == "done":
-            groups["done"].append(f"`{name}`")
+            groups[done].append(f"`{name}`")
         elif [shown.scale for shown in ran] == ["small"] and ran[0].status == "done":
             groups["done at small"].append(f"`{name}`")
         elif ran:
