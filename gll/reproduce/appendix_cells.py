@@ -13,7 +13,7 @@ from typing import Any, ClassVar, final
 from gll.reproduce.attack_cells import require_attack
 from gll.reproduce.experiment import Cell, Experiment
 from gll.reproduce.kinds import AbstractKind, Outcome, Place
-from gll.reproduce.train_cells import config_of, look_at_data, run_config, told, trained, unkeyed
+from gll.reproduce.train_cells import config_of, look_at_data, run_config, told_of, trained, unkeyed
 
 
 class AbstractAttacked(AbstractKind):
@@ -30,7 +30,7 @@ class AbstractAttacked(AbstractKind):
         found = []
         for point in experiment.points(scale):
             options = {f"attack.{key}": value for key, value in point.options().items()}
-            settings = {"kind": experiment.kind, **told(config_of(experiment, point)), **options}
+            settings = {"kind": experiment.kind, **told_of(experiment, point), **options}
             found.append(Cell(experiment.name, scale, point, settings))
         return found
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, final
 from gll.names import require_options
 from gll.reproduce.experiment import Cell, Experiment
 from gll.reproduce.kinds import AbstractKind, Outcome, Place
-from gll.reproduce.train_cells import config_of, look_at_data, run_config, told, trained, unkeyed
+from gll.reproduce.train_cells import config_of, look_at_data, run_config, told_of, trained, unkeyed
 
 if TYPE_CHECKING:
     from gll.attacks.target import Request
@@ -27,7 +27,7 @@ class AttackKind(AbstractKind):
 
     def cells(self, experiment: Experiment, scale: str) -> list[Cell]:
         return [
-            Cell(experiment.name, scale, point, {**told(config_of(experiment, point)), **_named(point.options())})
+            Cell(experiment.name, scale, point, {**told_of(experiment, point), **_named(point.options())})
             for point in experiment.points(scale)
         ]
 

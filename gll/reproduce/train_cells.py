@@ -39,13 +39,23 @@ def config_of(experiment: Experiment, point: Point) -> Config:
     Raises:
         ExperimentError: config.toml says something unknown.
     """
+    return _read(experiment, point)[0]
+
+
+def told_of(experiment: Experiment, point: Point) -> dict[str, Any]:
+    """What the config of a point says, see `told`."""
+    return dict(_read(experiment, point)[1])
+
+
+def _read(experiment: Experiment, point: Point) -> tuple[Config, Mapping[str, Any]]:
     with experiment.named(point):
-        return _config(experiment.name, (*point.settings(), f"seed={point.seed}"))
+        return _read_settings(experiment.name, (*point.settings(), f"seed={point.seed}"))
 
 
 @functools.cache  # a list or a table asks for the cells of a scale many times
-def _config(name: str, settings: tuple[str, ...]) -> Config:
-    return from_toml(f'name = "{name}"', settings)
+def _read_settings(name: str, settings: tuple[str, ...]) -> tuple[Config, Mapping[str, Any]]:
+    config = from_toml(f'name = "{name}"', settings)
+    return config, told(config)
 
 
 def look_at_data(experiment: Experiment, cells: Sequence[Cell]) -> dict[str, str]:
@@ -98,9 +108,9 @@ def unkeyed(experiment: Experiment, cell: Cell) -> dict[str, Any]:
     return {key: said.get(key) for key in SHOWN}
 
 
-def warm_settings(config: Config) -> dict[str, Any]:
-    """Those of the settings that a warm-up depends on."""
-    return of_warm_up(told(config), config)
+def warm_settings(experiment: Experiment, point: Point) -> dict[str, Any]:
+    """Those of the settings of a point that its warm-up depends on."""
+    return of_warm_up(told_of(experiment, point), config_of(experiment, point))
 
 
 def of_warm_up(known: Mapping[str, Any], config: Config) -> dict[str, Any]:
@@ -150,23 +160,23 @@ class TrainKind(AbstractKind):
 
     def cells(self, experiment: Experiment, scale: str) -> list[Cell]:
         configs = [(point, config_of(experiment, point)) for point in experiment.points(scale)]
+        shared = {point: warm_settings(experiment, point) for point, config in configs if config.warmup.epochs > 0}
+        group_of = {point: json.dumps([point.seed, own], sort_keys=True) for point, own in shared.items()}
         groups: dict[str, list[Point]] = {}
-        for point, config in configs:
-            if config.warmup.epochs > 0:
-                groups.setdefault(_group(point, config), []).append(point)
+        for point, group in group_of.items():
+            groups.setdefault(group, []).append(point)
         made: dict[str, Cell] = {}
         cells = []
-        for point, config in configs:
+        for point, _ in configs:
             need = ""
-            if config.warmup.epochs > 0:
-                group = _group(point, config)
+            if group := group_of.get(point, ""):
                 if group not in made:
                     place = common_place(groups[group])
-                    made[group] = Cell(experiment.name, scale, place, warm_settings(config), WARM_UP)
+                    made[group] = Cell(experiment.name, scale, place, shared[point], WARM_UP)
                     cells.append(made[group])
                 need = made[group].key
             chosen = {f"options.{key}": value for key, value in point.options().items()}
-            cells.append(Cell(experiment.name, scale, point, {**told(config), **chosen}, needs=need))
+            cells.append(Cell(experiment.name, scale, point, {**told_of(experiment, point), **chosen}, needs=need))
         return told_apart(cells)
 
     def look(self, experiment: Experiment, cells: Sequence[Cell]) -> dict[str, str]:
@@ -190,10 +200,6 @@ class TrainKind(AbstractKind):
 
         config = config_of(experiment, cell.point)
         return warm_up_settings(config) if cell.role == WARM_UP else {**cell.settings, **all_settings(config)}
-
-
-def _group(point: Point, config: Config) -> str:
-    return json.dumps([point.seed, warm_settings(config)], sort_keys=True)
 
 
 def run_config(experiment: Experiment, cell: Cell, place: Place) -> Config:
