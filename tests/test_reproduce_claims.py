@@ -198,8 +198,15 @@ def test_what_first_lines_say_of_seeds_and_of_what_was_not_run() -> None:
     at_20, by_units = (mean("attack-rate", "GLL, natural", figure) for figure in ("CW", "CW, c = 1.9"))
     theirs = paper("attack-rate", "GLL, natural", "CW")
     assert round((at_20 - by_units) / (at_20 - theirs), 1) == 0.6
-    assert not any("robust" in place["training"] for place, _ in largest("attack-rate").found)
-    assert said("attack-rate").endswith("Adversarial training has not been run.")
+    robust = [name_of(place) for place, _ in largest("attack-rate").found if "robust" in place["training"]]
+    assert robust == ["GLL, robust, 15 epochs, rate 0.001"]
+    assert "Of adversarial training one cell has been run, a GLL of 15 epochs at a tenth of the rate" in said(
+        "attack-rate"
+    )
+    above, left = (
+        mean("attack-rate", *robust, figure) - paper("attack-rate", *robust, "CW") for figure in ("CW", "CW, c = 1.9")
+    )
+    assert 0 < above - left < above / 2, "units would take less than half"
     shown = largest("attack-length")
     ran = {name_of(place) for place, _ in shown.found}
     left = {name_of(place) for place in shown.places} - ran
