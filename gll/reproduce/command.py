@@ -43,7 +43,7 @@ PARENT = "GLL_REPRODUCE_PARENT"  # the process that shares its work with this on
 class Request:
     """What was asked for: the options of the command, see `gll reproduce --help`.
 
-    `parts` are of those experiments that were asked for by a table or figure of the paper alone.
+    `parts` are of those experiments that were asked for by a table or figure of the paper.
     """
 
     names: tuple[str, ...]

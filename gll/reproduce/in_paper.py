@@ -48,7 +48,7 @@ class Named:
     Args:
         names: of experiments, each once.
         said: what to say of those that were found by the paper.
-        parts: by experiment, of those that were asked for by what the paper calls them, too.
+        parts: by experiment, of those that were asked for by what the paper calls them.
     """
 
     names: tuple[str, ...]

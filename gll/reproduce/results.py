@@ -357,10 +357,8 @@ def _table(experiment: Experiment, one: Asked, new: Collection[str], absent: Seq
     shown.add_column(", ".join(experiment.text["axes"]))
     shown.add_column("what")
     known = {cell.point.name for cell in one.cells if cell.key in new}
-    names, figures = (
-        [name for name in one.names if name in known or name in absent],
-        experiment.text["table"]["figures"],
-    )
+    names = [name for name in one.names if name in known or name in absent]
+    figures = experiment.text["table"]["figures"]
     theirs = " (the paper's)" if experiment.of_paper else " (expected)"
     beside = any(experiment.paper(name, figure) for name in names for figure in figures)
     shown.add_column(f"ours{theirs if beside else ''}", justify="right", no_wrap=True)
