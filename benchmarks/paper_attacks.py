@@ -7,7 +7,7 @@
     python benchmarks/paper_attacks.py --part robust-gll,robust-wnll --samples 2500 --work out/robust \\
         --json benchmarks/results/paper-attacks-robust.json --trained RUN --trained RUN
 
-The last two parts are of adversarial training for 15 epochs, which a CPU can do, all others of natural training.
+The last two parts are of adversarial training, all others of natural training.
 Networks are those of `experiments/adversarial`. One thing at a time is changed: how a network was trained, whose
 gradient is followed, or how the attack is carried out (`_readings.py`). A row is kept in the folder --work as soon as
 it is measured, and is not measured again; so the parts may run side by side, stop, and go on. The table is made by
@@ -120,14 +120,11 @@ def wnll_trainings(seeds: list[int]) -> Iterator[Training]:
 
 
 def robust_trainings(seeds: list[int]) -> Iterator[Training]:
-    """Cells of `attack-rate`, from where --trained takes them: of a GLL *robust, 15 epochs, rate 0.001*, of WNLL
-    *robust, 15 epochs in stages of 5 and 2*."""
-    short = Training("GLL", "15 epochs, rate 0.001", (), epochs=15, seed=seeds[0], kind="robust")
-    steps = ("train.step_epochs=4",)
+    """Cells *robust* of `attack-rate`, from where --trained takes them."""
     small, no_box = LINEAR_READINGS["α = 0.01"], LINEAR_READINGS["no box: the ε-ball alone"]
-    yield replace(short, readings=(PLAIN, small, no_box), changes=(*steps, "train.lr=0.001"))
+    yield Training("GLL", AS_WRITTEN, (PLAIN, small, no_box), seed=seeds[0], kind="robust")
     by_either = (*BOTH, small, replace(small, gradient="exact"))
-    yield replace(short, head="WNLL", name="15 epochs", readings=by_either, changes=steps, stages=(3, 7))
+    yield Training("WNLL", AS_WRITTEN, by_either, seed=seeds[0], kind="robust")
 
 
 def trainings(wanted: str, seeds: list[int]) -> Iterator[tuple[list[int], Training]]:
