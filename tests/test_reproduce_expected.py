@@ -188,7 +188,7 @@ SENTENCES: list[tuple[str, str, list[tuple[Any, ...]]]] = [
         "attack-length",
         "WNLL has {} without attacks after a third of the epochs, in stages of 20 and 5, in place of {} after a tenth",
         [
-            (mean, "WNLL, CIFAR-10, 50 epochs, weak attacks", "natural"),
+            (mean, "WNLL, CIFAR-10, 50 epochs, weak attacks by either gradient", "natural"),
             (lambda _, *where: mean("adversarial", *where), "cifar10, WNLL, natural", "natural"),
         ],
     ),
@@ -196,8 +196,8 @@ SENTENCES: list[tuple[str, str, list[tuple[Any, ...]]]] = [
         "attack-length",
         "(paper {}; of all 10,000 samples {} in place of {})",
         [
-            (paper, "WNLL, CIFAR-10, 50 epochs, weak attacks", "natural"),
-            (mean, "WNLL, CIFAR-10, 50 epochs, weak attacks", "test"),
+            (paper, "WNLL, CIFAR-10, 50 epochs, weak attacks by either gradient", "natural"),
+            (mean, "WNLL, CIFAR-10, 50 epochs, weak attacks by either gradient", "test"),
             (lambda _, *where: mean("adversarial", *where), "cifar10, WNLL, natural", "test"),
         ],
     ),
@@ -205,9 +205,9 @@ SENTENCES: list[tuple[str, str, list[tuple[Any, ...]]]] = [
         "attack-length",
         "but under FGSM {} in place of {} (paper {}), which so many more epochs and longer stages do not explain",
         [
-            (mean, "WNLL, CIFAR-10, 50 epochs, weak attacks", "FGSM"),
+            (mean, "WNLL, CIFAR-10, 50 epochs, weak attacks by either gradient", "FGSM"),
             (lambda _, *where: mean("adversarial", *where), "cifar10, WNLL, natural", "FGSM"),
-            (paper, "WNLL, CIFAR-10, 50 epochs, weak attacks", "FGSM"),
+            (paper, "WNLL, CIFAR-10, 50 epochs, weak attacks by either gradient", "FGSM"),
         ],
     ),
     (

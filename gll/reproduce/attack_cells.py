@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, final
 from gll.names import require_options
 from gll.reproduce.experiment import Cell, Experiment
 from gll.reproduce.kinds import AbstractKind, Outcome, Place
+from gll.reproduce.tables import BY_ITS_GRAPH
 from gll.reproduce.train_cells import config_of, look_at_data, run_config, told_of, trained, unkeyed
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def followed_by(request: Request) -> str:
     """What the names of figures have behind them, where WNLL is not attacked by the gradient it was trained by."""
     from gll.attacks.target import GRAPH
 
-    return ", by its graph" if request.gradient_of == GRAPH else ""
+    return BY_ITS_GRAPH if request.gradient_of == GRAPH else ""
 
 
 def figures(summary: Mapping[str, Any], request: Request) -> dict[str, float | None]:

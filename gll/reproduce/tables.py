@@ -27,6 +27,8 @@ PAGES = ("reproduce.md", "what-we-found.md", "claim-by-claim.md")
 """Of docs/, that have numbers or tables from the records."""
 ATTACKS = {"natural": "fgsm", "FGSM": "fgsm", "IFGSM": "ifgsm", "CW": "cw-paper"}
 """By which attack a figure of the paper's table is known; *natural* is of the samples of FGSM."""
+BY_ITS_GRAPH = ", by its graph"
+"""Behind the name of a figure: WNLL was attacked by another gradient than the one it was trained by."""
 IN_THE_PAPER = 10_000
 """Samples that it attacks: all of the test set, of each of its data sets."""
 RADII = {" at 1x": " at ε", " at 2x": " at 2ε"}
@@ -98,7 +100,7 @@ class Shown:
     def samples(self, place: Mapping[str, str], figure: str) -> int | None:
         """How many samples a figure of the paper's table is of: as many as were attacked, by the records, or as
         expected.json says; None where neither does."""
-        found = [attacked(r["more"].get("summary", {}), figure) for at, r in self.found if at == place]
+        found = [attacked(r["more"].get(part_of(figure), {}), figure) for at, r in self.found if at == place]
         said, _ = self.experiment.samples(self.scale, figure)
         return min((number for number in found if number is not None), default=said)
 
@@ -115,12 +117,19 @@ def attacked(summary: Mapping[str, Any], figure: str) -> int | None:
     >>> groups = [{"samples": n, "attacks": [{"attack": name}]} for n, name in ((10_000, "fgsm"), (1000, "cw-paper"))]
     >>> attacked({"groups": groups}, "natural"), attacked({"groups": groups}, "CW"), attacked({}, "CW")
     (10000, 1000, None)
+    >>> attacked({"groups": groups}, "CW, c = 1.9"), attacked({"groups": groups}, "FGSM, by its graph")
+    (1000, 10000)
     """
     from gll.attacks.graphs import as_in_the_paper
 
     groups = as_in_the_paper(summary) if "groups" in summary else []
-    by = ATTACKS.get(figure)
+    by = ATTACKS.get(figure.partition(", ")[0])
     return next((int(g["samples"]) for g in groups if any(one["attack"] == by for one in g["attacks"])), None)
+
+
+def part_of(figure: str) -> str:
+    """Which evaluation of a record a figure is of (`AttackKind`): WNLL by its graph has one of its own."""
+    return "graph" if figure.endswith(BY_ITS_GRAPH) else "summary"
 
 
 def beside_paper(
