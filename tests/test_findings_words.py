@@ -173,8 +173,9 @@ CLAIMS: dict[str, Callable[[], bool]] = {
         and mean("longer", "ResNet18: 4,000 steps, GLL") < paper("cifar10", "resnet18, 20%, GLL") + 0.06
         and mean("longer", "ResNet18: 1,000 steps, GLL") > paper("cifar10", "resnet18, 20%, GLL") + 0.5
     ),
-    "makes of the stalled MLP a GLL as good as one from the start": lambda: (
-        relation(values("fashion-toy", "GLL-50, SGD 0.0003"), values("fashion-toy", "GLL-0, SGD 0.0003"), 10_000)
+    "makes of the stalled MLP a GLL as good as one from the start; after one at 75 all three seeds are above": lambda: (
+        min(values("fashion-toy", "GLL-75, SGD 0.0003")) > max(values("fashion-toy", "GLL-0, SGD 0.0003"))
+        and relation(values("fashion-toy", "GLL-50, SGD 0.0003"), values("fashion-toy", "GLL-0, SGD 0.0003"), 10_000)
         == "level"
         and mean("fashion-toy", "MLP only, SGD 0.0003") > 30
     ),

@@ -198,30 +198,34 @@ def test_what_first_lines_say_of_seeds_and_of_what_was_not_run() -> None:
     at_20, by_units = (mean("attack-rate", "GLL, natural", figure) for figure in ("CW", "CW, c = 1.9"))
     theirs = paper("attack-rate", "GLL, natural", "CW")
     assert round((at_20 - by_units) / (at_20 - theirs), 1) == 0.6
-    robust = [name_of(place) for place, _ in largest("attack-rate").found if "robust" in place["training"]]
-    assert robust == ["GLL, robust, 15 epochs, rate 0.001"]
-    assert "Of adversarial training one cell has been run, a GLL of 15 epochs at a tenth of the rate" in said(
-        "attack-rate"
-    )
-    above, left = (
-        mean("attack-rate", *robust, figure) - paper("attack-rate", *robust, "CW") for figure in ("CW", "CW, c = 1.9")
-    )
-    assert 0 < above - left < above / 2, "units would take less than half"
+    robust = {place: seeds(place) for place in ("GLL, robust", "WNLL, robust", "GLL, robust, 15 epochs, rate 0.001")}
+    assert set(robust.values()) == {1}
+    assert sum("robust" in place["training"] for place, _ in largest("attack-rate").found) == len(robust)
+    assert "by one seed of each" in said("attack-rate")
     shown = largest("attack-length")
     ran = {name_of(place) for place, _ in shown.found}
     left = {name_of(place) for place in shown.places} - ran
-    assert all("10 epochs" in place for place in ran if "robust" in place)
+    assert {place.partition(", weak")[0] for place in ran if "robust" in place} == {
+        "GLL, robust, 10 epochs",
+        "GLL, robust, 30 epochs",
+        "linear, robust, 10 epochs",
+        "linear, robust, 30 epochs",
+        "linear, robust, 100 epochs",
+    }
+    assert "GLL, robust, 100 epochs, weak attacks" in left
+    assert any("WNLL, CIFAR-10, 150" in place for place in left)
     assert not any("WNLL, CIFAR-10, 150" in place for place in ran)
-    assert any("robust, 30 epochs" in place or "robust, 100" in place for place in left)
     assert all(
         record["values"]["worst case"] is None
         for place, record in shown.found
-        if "150 epochs" in name_of(place) or name_of(place).startswith("GLL, 100 epochs")
+        if "150 epochs" in name_of(place)
+        or name_of(place).startswith("GLL, 100 epochs")
+        or re.search("robust, (30|100) epochs", name_of(place))
     )
     assert (
-        "The worst case of a GLL of 100 epochs, and that of any head of 150, adversarial training for longer, and "
-        in (said("attack-length"))
-    )
+        "The worst case of a GLL of 100 epochs, that of any head of 150, that of longer adversarial training, a GLL's "
+        "adversarial training for all epochs, and WNLL for all 150 epochs have not been run."
+    ) in said("attack-length")
 
 
 def test_noise_of_few_samples_is_no_difference() -> None:

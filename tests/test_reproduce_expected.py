@@ -43,6 +43,7 @@ def adversarial_at_small(name: str, place: str, figure: str) -> float:
     return mean("adversarial", place, figure)
 
 
+WNLL_50 = "WNLL, CIFAR-10, 50 epochs, weak attacks by either gradient"
 # Sentences of the first lines, with a {} for each number; and where the numbers are from.
 SENTENCES: list[tuple[str, str, list[tuple[Any, ...]]]] = [
     ("base-sets", "make a poor base, {} by entropy and {} by L2.", [(mean, "entropy"), (mean, "L2")]),
@@ -148,7 +149,11 @@ SENTENCES: list[tuple[str, str, list[tuple[Any, ...]]]] = [
         "after 4,000 a GLL has {} and an MLP {} (paper {} and {})",
         [(of, f"ResNet18: 4,000 steps, {head}") for of in (mean, paper) for head in ("GLL", "MLP")],
     ),
-    ("fashion-toy", "as good as one from the start, {}.", [(mean, "GLL-50, SGD 0.0003")]),
+    (
+        "fashion-toy",
+        "as good as one from the start, {}; after one at 75 it has {},",
+        [(mean, f"GLL-{switch}, SGD 0.0003") for switch in (50, 75)],
+    ),
     (
         "fashion-toy",
         "a graph that trains at 0.01 has {} with a switch at 50 and {} with one at 75",
@@ -188,7 +193,7 @@ SENTENCES: list[tuple[str, str, list[tuple[Any, ...]]]] = [
         "attack-length",
         "WNLL has {} without attacks after a third of the epochs, in stages of 20 and 5, in place of {} after a tenth",
         [
-            (mean, "WNLL, CIFAR-10, 50 epochs, weak attacks by either gradient", "natural"),
+            (mean, WNLL_50, "natural"),
             (lambda _, *where: mean("adversarial", *where), "cifar10, WNLL, natural", "natural"),
         ],
     ),
@@ -196,8 +201,8 @@ SENTENCES: list[tuple[str, str, list[tuple[Any, ...]]]] = [
         "attack-length",
         "(paper {}; of all 10,000 samples {} in place of {})",
         [
-            (paper, "WNLL, CIFAR-10, 50 epochs, weak attacks by either gradient", "natural"),
-            (mean, "WNLL, CIFAR-10, 50 epochs, weak attacks by either gradient", "test"),
+            (paper, WNLL_50, "natural"),
+            (mean, WNLL_50, "test"),
             (lambda _, *where: mean("adversarial", *where), "cifar10, WNLL, natural", "test"),
         ],
     ),
@@ -205,10 +210,54 @@ SENTENCES: list[tuple[str, str, list[tuple[Any, ...]]]] = [
         "attack-length",
         "but under FGSM {} in place of {} (paper {}), which so many more epochs and longer stages do not explain",
         [
-            (mean, "WNLL, CIFAR-10, 50 epochs, weak attacks by either gradient", "FGSM"),
+            (mean, WNLL_50, "FGSM"),
             (lambda _, *where: mean("adversarial", *where), "cifar10, WNLL, natural", "FGSM"),
-            (paper, "WNLL, CIFAR-10, 50 epochs, weak attacks by either gradient", "FGSM"),
+            (paper, WNLL_50, "FGSM"),
         ],
+    ),
+    (
+        "attack-length",
+        "By its graph it has {} under FGSM, but also {} under IFGSM, where by its linear layer it has {} (paper {})",
+        [
+            (mean, WNLL_50, "FGSM, by its graph"),
+            (mean, WNLL_50, "IFGSM, by its graph"),
+            (mean, WNLL_50, "IFGSM"),
+            (paper, WNLL_50, "IFGSM"),
+        ],
+    ),
+    (
+        "attack-length",
+        "of 30 epochs errs by {} without attacks, {} under FGSM and {} under IFGSM, in place of {}, {} and {} (paper",
+        [
+            (mean, f"GLL, robust, {epochs}", figure)
+            for epochs in ("30 epochs, weak attacks", "10 epochs")
+            for figure in ("natural", "FGSM", "IFGSM")
+        ],
+    ),
+    (
+        "attack-length",
+        "(paper {}, {} and {}), and by {} under CW in place of {} (paper {}), at c = 2.5 by {}.",
+        [
+            *((paper, "GLL, robust, 10 epochs", figure) for figure in ("natural", "FGSM", "IFGSM")),
+            *((mean, f"GLL, robust, {epochs}", "CW") for epochs in ("30 epochs, weak attacks", "10 epochs")),
+            (paper, "GLL, robust, 10 epochs", "CW"),
+            (mean, "GLL, robust, 30 epochs, weak attacks", "CW, c = 2.5"),
+        ],
+    ),
+    (
+        "attack-length",
+        "has {} under CW, as after 10, and of all 100 {} (paper {}), at c = 2.5 {} and {}; without attacks {} after",
+        [
+            *((mean, f"linear, robust, {epochs} epochs, weak attacks", "CW") for epochs in (30, 100)),
+            (paper, "linear, robust, 100 epochs, weak attacks", "CW"),
+            *((mean, f"linear, robust, {epochs} epochs, weak attacks", "CW, c = 2.5") for epochs in (30, 100)),
+            (mean, "linear, robust, 100 epochs, weak attacks", "natural"),
+        ],
+    ),
+    (
+        "attack-length",
+        "after all of them in place of {} (paper {})",
+        [(mean, "linear, robust, 10 epochs", "natural"), (paper, "linear, robust, 10 epochs", "natural")],
     ),
     (
         "attack-length",
@@ -258,7 +307,25 @@ SENTENCES: list[tuple[str, str, list[tuple[Any, ...]]]] = [
     ),
     (
         "attack-rate",
-        "by {} under FGSM and {} under IFGSM it errs a little less than that of the whole rate (`adversarial` at",
+        "a GLL has {} and {} under FGSM and IFGSM (paper {} and {}) and {} under CW (paper {}), at c = 1.9 {}, so",
+        [
+            *((of, "GLL, robust", figure) for of in (mean, paper) for figure in ("FGSM", "IFGSM")),
+            *((of, "GLL, robust", "CW") for of in (mean, paper)),
+            (mean, "GLL, robust", "CW, c = 1.9"),
+        ],
+    ),
+    (
+        "attack-rate",
+        "WNLL has {} under IFGSM, and by its graph {} (paper {}), by one seed of each.",
+        [
+            (mean, "WNLL, robust", "IFGSM"),
+            (mean, "WNLL, robust", "IFGSM, by its graph"),
+            (paper, "WNLL, robust", "IFGSM"),
+        ],
+    ),
+    (
+        "attack-rate",
+        "errs by {} under FGSM and {} under IFGSM, a little less than that of the whole rate (`adversarial` at",
         [(mean, BY_A_TENTH, attack) for attack in ("FGSM", "IFGSM")],
     ),
     (
@@ -272,7 +339,7 @@ SENTENCES: list[tuple[str, str, list[tuple[Any, ...]]]] = [
     ),
     (
         "attack-rate",
-        "above the paper's ({}, {} and {}). At c = 1.9 it has {}",
+        "above the paper's ({}, {} and {}) there. At c = 1.9 it has {}",
         [*((paper, BY_A_TENTH, attack) for attack in ("FGSM", "IFGSM", "CW")), (mean, BY_A_TENTH, "CW, c = 1.9")],
     ),
     (

@@ -94,13 +94,15 @@ def base_of(record: Record) -> str:
 def longer_trained(group: Group, length: Shown | None, figure: str) -> dict[int, dict[str, list[float]]]:
     """Errors that `attack-length` has after longer trainings than those of the group: by epochs, then by head.
 
-    A network that has met the paper's attacks alone has no worst case, and is not among them.
+    A network that has met the paper's attacks alone has no worst case, and is not among them. Summaries say of an
+    adversarial training at which ε it was, too.
     """
     found: dict[int, dict[str, list[float]]] = {}
     short = max(epochs_of(record) for own in group.records.values() for record in own)
     for place, record in length.found if length is not None else ():
         run, epochs, error = record["more"]["summary"]["run"], epochs_of(record), record["values"][figure]
-        if (run["data"], run["training"]) == (group.data, group.training) and epochs > short and error is not None:
+        same = (run["data"], run["training"].partition(",")[0]) == (group.data, group.training)
+        if same and epochs > short and error is not None:
             found.setdefault(epochs, {}).setdefault(place["head"], []).append(float(error))
     return found
 
