@@ -55,6 +55,23 @@ def zero_gradients(place: str, attack: str, experiment: str = "attack-length") -
     return {round(100 * one["zero_gradients"]) for one in attacks if one["attack"] == attack}
 
 
+def in_pixels(head: str, eps: float) -> float:
+    """The error under FGSM on MNIST after natural training, in percent, at an ε of the pixel range."""
+    (record,) = (r for p, r in STATES["adversarial"]["full"].found if name_of(p) == f"mnist, {head}, natural")
+    attacks = [one for group in record["more"]["summary"]["groups"] for one in group["attacks"]]
+    (error,) = (a["error"] for a in attacks if a["attack"] == "fgsm" and abs(a["settings"]["eps"] - eps) < 0.01)
+    return 100 * float(error)
+
+
+def steps_of_ifgsm() -> dict[int, int]:
+    """How many, by five times ε/α, of a GLL on MNIST."""
+    (record,) = (r for p, r in STATES["adversarial"]["full"].found if name_of(p) == "mnist, GLL, natural")
+    attacks = [one for group in record["more"]["summary"]["groups"] for one in group["attacks"]]
+    found = [one["settings"] for one in attacks if one["attack"] == "ifgsm"]
+    assert {round(one["alpha"] / record["more"]["summary"]["unit"], 4) for one in found} == {0.05}
+    return {one["steps"]: round(5 * one["eps"] / one["alpha"]) for one in found}
+
+
 def noise_of(head: str) -> tuple[float, float, int]:
     """Lowest and highest error under IFGSM of heads that were trained alike, and how many, by the page on readings."""
     page = (ROOT / "docs" / "robustness-readings.md").read_text(encoding="utf-8")
@@ -234,6 +251,13 @@ CLAIMS: dict[str, Callable[[], bool]] = {
     "What is left is within two standard errors of 5,000 images. Not by chance": lambda: (
         again("GLL, natural", "CW, c = 1.9") - paper("adversarial", "mnist, GLL, natural", "CW")
         < noise(again("GLL, natural", "CW, c = 1.9"), paper("adversarial", "mnist, GLL, natural", "CW"), 5000, 10_000)
+    ),
+    "there a naturally trained GLL errs by 24.5 under FGSM, and a linear layer by 16.0 (paper 3.5, 5.7)": lambda: (
+        [f"{in_pixels(head, 0.3):.1f}" for head in HEADS] == ["24.5", "16.0"]
+        and [f"{paper('adversarial', f'mnist, {head}, natural', 'FGSM'):.1f}" for head in HEADS] == ["3.5", "5.7"]
+    ),
+    "α = 0.05, and five times ε/α steps; neither k nor τ of the graph. | The same, 30 steps on MNIST": lambda: (
+        30 in steps_of_ifgsm() and all(ours == asked for ours, asked in steps_of_ifgsm().items())
     ),
     "0.3 being 0.092 of the pixel range on MNIST": lambda: (
         round(0.3 * STATES["adversarial"]["full"].found[0][1]["more"]["summary"]["unit"], 3) == 0.092
