@@ -169,6 +169,11 @@ def test_what_words_mean_stands_below() -> None:
     assert "at ε = 0.05 in its units and c = 20 (fashionmnist, cifar10)" in text
     assert WORST.replace("*", "") in text
     assert "docs/robustness.md, section How to read the figures" in text
+    assert "CW, c = …" not in text
+    assert "by its graph:" not in text
+    text = " ".join(shown("attack-rate").split())
+    assert "CW, c = …: beside the paper's error at c = 20, which is this c in our units if" in text
+    assert "by its graph: WNLL, by the gradient of its graph in place of that of the linear layer" in text
     text = " ".join(shown("times", "--only", "resnet18").split())
     assert "mlp: one linear layer and a softmax, which the paper calls MLP where it takes times" in text
     assert "ε" not in text

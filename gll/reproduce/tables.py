@@ -29,6 +29,13 @@ ATTACKS = {"natural": "fgsm", "FGSM": "fgsm", "IFGSM": "ifgsm", "CW": "cw-paper"
 """By which attack a figure of the paper's table is known; *natural* is of the samples of FGSM."""
 BY_ITS_GRAPH = ", by its graph"
 """Behind the name of a figure: WNLL was attacked by another gradient than the one it was trained by."""
+BY_ITS_GRAPH_SAID = (
+    "*by its graph*: WNLL, by the gradient of its graph in place of that of the linear layer which trains it"
+)
+OTHER_C = (
+    "*CW, c = …*: beside the paper's error at c = 20, which is this c in our units if its distances are of normalised "
+    "images"
+)
 IN_THE_PAPER = 10_000
 """Samples that it attacks: all of the test set, of each of its data sets."""
 RADII = {" at 1x": " at ε", " at 2x": " at 2ε"}
@@ -293,7 +300,9 @@ def said_of_figures(figures: Iterable[str], places: Iterable[Mapping[str, str]])
     names = ", ".join(name for name in WITHOUT_GRAPH if name in there)
     no_graph = f"{names}: no graph, so one model and one worst case, in the columns *alone*, AutoAttack among it"
     alone = [ALONE_SAID, *([no_graph] if names else [])] if any(figure.endswith(ALONE) for figure in known) else []
-    return alone + ([AUTO] if any(figure.startswith(AUTO_NAME) for figure in known) else [])
+    other_c = [OTHER_C] if any(figure.startswith("CW, c = ") for figure in known) else []
+    graph = [BY_ITS_GRAPH_SAID] if any(figure.endswith(BY_ITS_GRAPH) for figure in known) else []
+    return [*alone, *([AUTO] if any(figure.startswith(AUTO_NAME) for figure in known) else []), *other_c, *graph]
 
 
 def said_of_rows(places: Iterable[Mapping[str, str]]) -> list[str]:
