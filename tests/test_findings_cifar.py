@@ -100,7 +100,7 @@ CLAIMS: dict[str, Callable[[], bool]] = {
     "keeps most of its difference under FGSM, and nearly half of that under CW": lambda: (
         gone("linear", "FGSM") < 0.5 < gone("linear", "CW") < 0.6
     ),
-    "on CIFAR-10 most of a GLL's difference is gone with all epochs, and more than half of a linear layer's": lambda: (
+    "most of a GLL's difference is gone with all epochs, and more than half of a linear layer's": lambda: (
         gone("GLL", "CW") > 0.5 and gone("linear", "CW") > 0.5
     ),
     "after a tenth of them strong attacks leave next to nothing of either": lambda: (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from typing import Any
 
 import pytest
 
@@ -222,10 +223,54 @@ def test_what_first_lines_say_of_seeds_and_of_what_was_not_run() -> None:
         or name_of(place).startswith("GLL, 100 epochs")
         or re.search("robust, (30|100) epochs", name_of(place))
     )
+    of_cw = [
+        one["zero_gradients"]
+        for place, record in largest("attack-rate").found
+        if name_of(place) == "GLL, robust"
+        for group in record["more"]["summary"]["groups"]
+        for one in group["attacks"]
+        if one["attack"] == "cw-paper"
+    ]
+    assert len(of_cw) == 2
+    assert min(of_cw) > 0.4
+    assert largest("attack-rate").beside_paper({"head": "GLL", "training": "robust"}, "CW, c = 1.9") == "agree"
+    assert (
+        "so units would explain that; more than two fifths of its gradients are exactly zero under CW at either c."
+        in said("attack-rate")
+    )
+    assert "neither gradient gives both." in said("attack-length")
+    unit = next(record["more"]["summary"]["unit"] for place, record in shown.found if "CIFAR" not in place["training"])
+    assert (f"{unit:.3f}", f"{20 * unit**2:.1f}") == ("0.353", "2.5")
+    assert "c = 2.5, which is the paper's if its distances are of normalised images (20 times 0.353 squared)" in said(
+        "attack-length"
+    )
+    assert "after robust training there 3 points higher, which longer ones explain (`attack-length`)" in said(
+        "adversarial"
+    )
+    errors = [mean("adversarial", f"fashionmnist, {head}, robust", "natural") for head in ("GLL", "linear")]
+    assert [
+        round(error - paper("adversarial", f"fashionmnist, {head}, robust", "natural"))
+        for error, head in zip(errors, ("GLL", "linear"), strict=True)
+    ] == [3, 3]
     assert (
         "The worst case of a GLL of 100 epochs, that of any head of 150, that of longer adversarial training, a GLL's "
         "adversarial training for all epochs, and WNLL for all 150 epochs have not been run."
     ) in said("attack-length")
+
+
+def test_the_fewest_samples_of_all_seeds_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And those of the evaluation that a figure is of."""
+    shown = Shown(experiment("attack-rate"), "small")
+    place = {"head": "WNLL", "training": "robust"}
+
+    def attacked_by(samples: int) -> dict[str, Any]:
+        return {"groups": [{"samples": samples, "attacks": [{"attack": "fgsm"}]}]}
+
+    more = ({"summary": attacked_by(900), "graph": attacked_by(30)}, {"summary": attacked_by(500), "graph": {}})
+    monkeypatch.setattr(shown, "found", [(place, {"more": one}) for one in more])
+    monkeypatch.setattr("gll.attacks.graphs.as_in_the_paper", lambda summary: summary["groups"])
+    assert shown.samples(place, "FGSM") == 500
+    assert shown.samples(place, "FGSM, by its graph") == 30
 
 
 def test_noise_of_few_samples_is_no_difference() -> None:

@@ -217,7 +217,7 @@ SENTENCES: list[tuple[str, str, list[tuple[Any, ...]]]] = [
     ),
     (
         "attack-length",
-        "By its graph it has {} under FGSM, but also {} under IFGSM, where by its linear layer it has {} (paper {})",
+        "has {} under FGSM, but also {} under IFGSM, where by its linear layer it has {} (paper {}): neither",
         [
             (mean, WNLL_50, "FGSM, by its graph"),
             (mean, WNLL_50, "IFGSM, by its graph"),

@@ -107,10 +107,10 @@ def test_a_larger_scale_is_drawn_where_it_has_as_many_models() -> None:
     assert most([small, full], "fashionmnist") is full, "of as many the larger"
 
 
-def test_the_title_names_the_seed() -> None:
+def test_the_title_names_epochs_and_seed() -> None:
     shown = Shown(load_experiment(REAL / "adversarial"), "full")
     summaries, where = first_seed(shown, "mnist", lambda more: more["summary"])
-    assert where == "mnist, full, seed 0"
+    assert where == "mnist, full, 100 epochs, seed 0"
     assert list(summaries) == [name_of(p).removeprefix("mnist, ") for p in shown.places if p["data"] == "mnist"]
     shown.found[:] = [
         (p, {**r, "seed": 2} if p["head"] == "GLL" else r) for p, r in shown.found if p["training"] == "natural"

@@ -168,14 +168,18 @@ def crosses(summaries: Mapping[str, Mapping[str, Any]], paper: Mapping[str, Mapp
 
 def first_seed(shown: Shown, data: str, of: Callable[[Mapping[str, Any]], Any]) -> tuple[dict[str, Any], str]:
     """Of every model on a data set what the first seed that it has found; and in words what it is of."""
+    from gll.reproduce.protocol import epochs_of
+
     found: dict[str, Any] = {}
     seeds: dict[str, int] = {}
+    epochs: dict[int, None] = {}
     for place, record in shown.found:
         named, *model = place.values()
         if named == data and ", ".join(model) not in found:
             found[", ".join(model)] = of(record["more"])
             seeds[", ".join(model)] = record["seed"]
-    return found, f"{data}, {shown.scale}, {seeds_told(seeds)}"
+            epochs[epochs_of(record)] = None
+    return found, f"{data}, {shown.scale}, {' or '.join(map(str, epochs))} epochs, {seeds_told(seeds)}"
 
 
 def seeds_told(seeds: Mapping[str, int]) -> str:

@@ -107,7 +107,7 @@ class Shown:
     def samples(self, place: Mapping[str, str], figure: str) -> int | None:
         """How many samples a figure of the paper's table is of: as many as were attacked, by the records, or as
         expected.json says; None where neither does."""
-        found = [attacked(r["more"].get(part_of(figure), {}), figure) for at, r in self.found if at == place]
+        found = [attacked(r["more"].get(evaluation_of(figure), {}), figure) for at, r in self.found if at == place]
         said, _ = self.experiment.samples(self.scale, figure)
         return min((number for number in found if number is not None), default=said)
 
@@ -124,19 +124,23 @@ def attacked(summary: Mapping[str, Any], figure: str) -> int | None:
     >>> groups = [{"samples": n, "attacks": [{"attack": name}]} for n, name in ((10_000, "fgsm"), (1000, "cw-paper"))]
     >>> attacked({"groups": groups}, "natural"), attacked({"groups": groups}, "CW"), attacked({}, "CW")
     (10000, 1000, None)
-    >>> attacked({"groups": groups}, "CW, c = 1.9"), attacked({"groups": groups}, "FGSM, by its graph")
-    (1000, 10000)
+    >>> [attacked({"groups": groups}, figure) for figure in ("CW, c = 1.9", "FGSM, by its graph", "FGSM, alone")]
+    [1000, 10000, None]
     """
     from gll.attacks.graphs import as_in_the_paper
 
     groups = as_in_the_paper(summary) if "groups" in summary else []
-    by = ATTACKS.get(figure.partition(", ")[0])
+    by = ATTACKS.get(figure.replace(BY_ITS_GRAPH, "").partition(", c = ")[0])
     return next((int(g["samples"]) for g in groups if any(one["attack"] == by for one in g["attacks"])), None)
 
 
-def part_of(figure: str) -> str:
-    """Which evaluation of a record a figure is of (`AttackKind`): WNLL by its graph has one of its own."""
-    return "graph" if figure.endswith(BY_ITS_GRAPH) else "summary"
+def evaluation_of(figure: str) -> str:
+    """Which evaluation of a record a figure is of: WNLL by its graph is a part of its own, which configs call so.
+
+    >>> evaluation_of("FGSM, by its graph"), evaluation_of("CW, c = 1.9")
+    ('graph', 'summary')
+    """
+    return "graph" if BY_ITS_GRAPH in figure else "summary"
 
 
 def beside_paper(
