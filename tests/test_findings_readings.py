@@ -62,7 +62,7 @@ CLAIMS: dict[str, Callable[[], bool]] = {
     "of 23 readings; 35.0 as the text has it": lambda: (
         sum(row["head"] == "linear" for row in ROWS) == 23 and round(linear("plain")["IFGSM"], 1) == 35.0
     ),
-    "nearest of all to the paper's linear layer, 11.25 (8.48), and leaves WNLL at 30.55 (4.64)": lambda: (
+    "nearest of all to the paper's linear layer, 11.25 (8.48), and leave WNLL at 30.55 (4.64)": lambda: (
         (
             [row["IFGSM"] for row in ROWS if row["reading"]["title"] == "α = 0.01"],
             [paper("adversarial", f"mnist, {head}, natural", "IFGSM") for head in ("linear", "WNLL")],
