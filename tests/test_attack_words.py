@@ -70,7 +70,7 @@ def test_natural_errors_are_the_papers_where_it_is_said() -> None:
         for head, error in means("small", "fashionmnist", "robust", "natural").items()
     }
     (points,) = above
-    assert f"after robust training there {points} points higher, perhaps by the 10 epochs of *small*" in SAID
+    assert f"after robust training there {points} points higher, which longer ones explain" in SAID
 
 
 def test_cw_of_all_samples_is_higher() -> None:
