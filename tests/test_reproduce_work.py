@@ -196,12 +196,21 @@ def test_a_held_cell_is_waited_for_and_its_process_is_named(
         assert other.enter_context(claimed(folder))
         note_begin(folder)
         assert work.begun() == []
-        timer = threading.Timer(0.3, other.close)
-        timer.start()
+        said_so = console.file
+        assert isinstance(said_so, StringIO)
+
+        def let_go() -> None:
+            """As soon as the other is seen to wait, however long that takes on a busy machine."""
+            end = time.monotonic() + 60
+            while "waiting" not in said_so.getvalue() and time.monotonic() < end:
+                time.sleep(0.01)
+            other.close()
+
+        thread = threading.Thread(target=let_go)
+        thread.start()
         assert work.run() == []
-        timer.join()
-    assert isinstance(console.file, StringIO)
-    text = console.file.getvalue()
+        thread.join()
+    text = said_so.getvalue()
     where = f"process {os.getpid()} on {socket.gethostname()}"
     assert text.count(f"counts (small): first, seed 0 is held by {where}; waiting") == 1
     assert len(work.done()) == 1
