@@ -58,10 +58,9 @@ def readings(record: dict[str, Any]) -> str:
     for place, rows in _by_place(record).items():
         name, theirs = rows[0]["head"], paper[place]
         lines.append(f"| **{name}** | the paper | | | | {' | '.join(f'{theirs[figure]:.2f}' for figure in FIGURES)} |")
-        ours = next((row for row in rows if row["training name"] == AS_TEXT), rows[0])
+        ours = next(row for row in rows if row["training name"] == AS_TEXT)
         closest = min(rows, key=lambda row: sum(abs(row[figure] - theirs[figure]) for figure in FIGURES[1:]))
-        as_we_read = "as we read it" + ("" if ours["training name"] == AS_TEXT else ", but for the training")
-        for title, row in ((as_we_read, ours), (f"closest of {len(rows)}", closest)):
+        for title, row in (("as we read it", ours), (f"closest of {len(rows)}", closest)):
             lines.append(f"| | {title} | {' | '.join(cells(row)[1:7])} |")
         for gradient in dict.fromkeys(cells(row)[2] for row in rows):
             plain = [r for r in rows if cells(r)[2] == gradient and r["reading"]["title"] == PLAIN]

@@ -63,7 +63,6 @@ class Training:
         changes: `key=value`.
         at_test: a graph head in the place of the last layer, which lends its gradient.
         kind: natural or robust, as on the axis of the experiment.
-        stages: which part of the epochs each stage of WNLL is.
     """
 
     head: str
@@ -74,7 +73,6 @@ class Training:
     changes: tuple[str, ...] = ()
     at_test: str | None = None
     kind: str = "natural"
-    stages: tuple[int, int] = (5, 20)
 
     def config(self, work: Path, most: int, more: tuple[str, ...]) -> Config:
         """The config of the experiment, but for the changes."""
@@ -83,8 +81,8 @@ class Training:
         epochs = min(self.epochs, most)
         own = [f"train.epochs={epochs}", f"train.step_epochs={max(1, epochs // 4)}", f"seed={self.seed}"]
         if self.head == "WNLL":
-            stages = zip(("stage1", "stage2"), self.stages, strict=True)
-            own += [f"model.head_options.{name}={max(1, epochs // part)}" for name, part in stages]
+            stages = {"stage1": 5, "stage2": 20}  # which part of the epochs each is
+            own += [f"model.head_options.{name}={max(1, epochs // part)}" for name, part in stages.items()]
         own += ["train.save_every=25", "test.every=0", *self.changes, *more]
         config = from_toml('name = "paper-attacks"', [*point.settings(), *own])
         key = sha256(json.dumps([told(config), self.seed], sort_keys=True).encode()).hexdigest()[:12]
